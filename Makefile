@@ -1,0 +1,39 @@
+# `make study` runs the active studies; `make test` runs the tests; `make lint` checks style and types.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+EXCLUSIVE := $(PYTHON) workflow/scripts/exclusive.py
+
+.PHONY: study test lint
+
+study:
+	@$(EXCLUSIVE) .work/make.lock $(MAKE) --no-print-directory _study
+
+test:
+	@$(EXCLUSIVE) .work/make.lock $(MAKE) --no-print-directory _test
+
+lint: $(VENV)/.installed-test
+	ruff check .
+	ruff format --check .
+	mypy
+	snakefmt --check Snakefile workflow
+
+.PHONY: _study _test
+_study: $(VENV)/.installed
+	dvc repro
+	@onelayer summary
+
+_test: $(VENV)/.installed-test
+	pytest --cov --cov-report=term $(PYTEST_ARGS)
+
+# requirements.lock pins every package; pyproject.toml says which are wanted.
+$(VENV)/.installed: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 is needed, found " + sys.version.split()[0] if sys.version_info[:2] != (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[test]'
+	@touch $@

@@ -1,0 +1,20 @@
+# The graph: prepare → base → search → full and layers → evaluate → analyze → compare → report.
+# Every rule calls one `onelayer` command, which also works by hand. Run it with `snakemake --cores all`.
+
+
+configfile: "params.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/prepare.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/analyze.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    input:
+        "reports/report.html",
+        "reports/metrics.json",
+    default_target: True

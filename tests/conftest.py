@@ -1,0 +1,83 @@
+"""Shared pieces: a tiny study that trains in seconds, and a project folder to run it in."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+TINY: dict[str, Any] = {
+    "model": {
+        "kind": "micro",
+        "layers": 2,
+        "width": 16,
+        "intermediate": 32,
+        "heads": 2,
+        "kv_heads": 1,
+        "context": 16,
+        "pretraining": {"steps": 60, "batch_size": 32, "learning_rate": 0.01, "warmup_steps": 5},
+    },
+    "task": {
+        "kind": "arithmetic",
+        "digits": 1,
+        "operations": ["#"],
+        "careless": 0.5,
+        "sizes": {"train": 30, "select": 8, "report": 14},
+    },
+    "algorithm": "grpo",
+    "training": {
+        "learning_rates": [0.001],
+        "steps": 3,
+        "prompts_per_batch": 4,
+        "group_size": 4,
+        "max_tokens": 3,
+        "kl": 0.0,
+    },
+    "runs": {"seeds": [0], "layers": "all"},
+    "evaluation": {"samples": 2, "max_tokens": 3, "batch_size": 64},
+    "analysis": {"resamples": 200},
+    "resources": {"seeds_per_job": 3, "save_every_seconds": 0},
+}
+
+
+def deep_copy(settings: dict[str, Any]) -> dict[str, Any]:
+    """A copy that a test may change."""
+    copied: dict[str, Any] = yaml.safe_load(yaml.safe_dump(settings))
+    return copied
+
+
+def write_study(name: str, settings: dict[str, Any]) -> None:
+    """Write a study's file into the current project."""
+    Path("studies").mkdir(exist_ok=True)
+    Path(f"studies/{name}.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+def write_params(studies: list[str], **more: Any) -> None:
+    """Write params.yaml into the current project."""
+    Path("params.yaml").write_text(yaml.safe_dump({"studies": studies, **more}, sort_keys=False))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project with the tiny study, as the current folder."""
+    monkeypatch.chdir(tmp_path)
+    write_params(["tiny"])
+    write_study("tiny", TINY)
+    return tmp_path
+
+
+@pytest.fixture
+def graph_project(project: Path) -> Path:
+    """A project with the graph's files too."""
+    shutil.copy(ROOT / "Snakefile", project)
+    shutil.copy(ROOT / "dvc.yaml", project)
+    shutil.copytree(ROOT / "workflow", project / "workflow")
+    shutil.copytree(ROOT / "profiles", project / "profiles")
+    (project / "data" / "sources").mkdir(parents=True)
+    (project / "data" / "sources" / "README.md").write_text("own files\n")
+    return project

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from onelayer.adaptation import (
+    AdaptationError,
+    apply_adaptation,
+    block_prefixes,
+    check_moved,
+    check_trainable,
+    trained_names,
+)
+from onelayer.grid import Run
+
+FULL = Run("full-s0", "full", seed=0)
+
+
+def layer(index: int) -> Run:
+    return Run(f"layer-{index:02d}-s0", "layer", layers=(index,), seed=0)
+
+
+@pytest.fixture
+def model() -> Any:
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=20, hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, max_position_embeddings=32, tie_word_embeddings=True, pad_token_id=0,
+        eos_token_id=1, bos_token_id=None,
+    )  # fmt: skip
+    return Qwen3ForCausalLM(config)
+
+
+def test_layers_are_disjoint_and_add_up_to_all_blocks(model: Any) -> None:
+    sets = [trained_names(model, layer(index)) for index in range(3)]
+    everything = trained_names(model, FULL)
+    union = frozenset().union(*sets)
+    assert sum(map(len, sets)) == len(union)
+    assert everything - union == {"model.embed_tokens.weight", "model.norm.weight"}  # the head is tied
+    assert {name.split(".", 3)[3] for name in sets[1]} >= {
+        "self_attn.q_proj.weight",
+        "mlp.down_proj.weight",
+        "input_layernorm.weight",
+    }
+
+
+def test_only_the_layer_gets_a_gradient_and_the_backward_pass_ends_there(model: Any) -> None:
+    names = apply_adaptation(model, layer(1))
+    seen: dict[int, bool] = {}
+    for index, block in enumerate(model.model.layers):
+        block.register_forward_hook(lambda _m, args, _o, i=index: seen.update({i: args[0].requires_grad}))
+    model(input_ids=torch.tensor([[2, 3, 4]]), labels=torch.tensor([[2, 3, 4]])).loss.backward()
+    assert seen == {0: False, 1: False, 2: True}
+    assert {name for name, p in model.named_parameters() if p.grad is not None} == names
+
+
+def test_an_optimizer_with_other_parameters_is_refused(model: Any) -> None:
+    names = apply_adaptation(model, layer(1))
+    right = [p for n, p in model.named_parameters() if n in names]
+    check_trainable(model, torch.optim.AdamW(right), names)
+    with pytest.raises(AdaptationError, match="in the optimizer: missing"):
+        check_trainable(model, torch.optim.AdamW(right[:-1]), names)
+    with pytest.raises(AdaptationError, match="in the optimizer: missing .* unexpected"):
+        check_trainable(model, torch.optim.AdamW(list(model.model.layers[0].parameters())), names)
+    model.model.norm.weight.requires_grad_(True)
+    with pytest.raises(AdaptationError, match=r"trainable: missing \[\], unexpected \['model\.norm\.weight'\]"):
+        check_trainable(model, torch.optim.AdamW(right), names)
+
+
+def step(model: Any, names: frozenset[str], rate: float) -> torch.optim.Optimizer:
+    optimizer = torch.optim.AdamW([p for n, p in model.named_parameters() if n in names], lr=rate)
+    model(input_ids=torch.tensor([[2, 3, 4]]), labels=torch.tensor([[2, 3, 4]])).loss.backward()
+    optimizer.step()
+    return optimizer
+
+
+def test_moved_and_only_that(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    files = list(tmp_path.glob("*.safetensors"))
+    names = apply_adaptation(model, layer(2))
+    optimizer = torch.optim.AdamW([p for n, p in model.named_parameters() if n in names])
+    assert check_moved(model, files, optimizer, names) is False  # no step yet: nothing moved, and no gradient
+    optimizer = step(model, names, 1e-3)
+    assert check_moved(model, files, optimizer, names) is True
+    with torch.no_grad():
+        model.model.norm.weight[0] += 1e-7
+    with pytest.raises(AdaptationError, match=r"model\.norm\.weight: frozen, yet it differs"):
+        check_moved(model, files, optimizer, names)
+
+
+def test_a_rate_below_resolution_is_an_error_not_a_result(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    names = apply_adaptation(model, layer(0))
+    optimizer = step(model, names, 1e-30)
+    with pytest.raises(AdaptationError, match="had a gradient, yet it did not move"):
+        check_moved(model, list(tmp_path.glob("*.safetensors")), optimizer, names)
+
+
+def test_blocks_must_be_found_once() -> None:
+    class Strange(torch.nn.Module):
+        def __init__(self, lists: int) -> None:
+            super().__init__()
+            self.config = Qwen3Config(num_hidden_layers=2)
+            self.lists = torch.nn.ModuleDict(
+                {str(i): torch.nn.ModuleList([torch.nn.Linear(1, 1) for _ in range(2)]) for i in range(lists)}
+            )
+
+    assert block_prefixes(Strange(1)) == ("lists.0.0.", "lists.0.1.")
+    for lists in (0, 2):
+        with pytest.raises(AdaptationError, match="expected one list of 2 decoder blocks"):
+            block_prefixes(Strange(lists))

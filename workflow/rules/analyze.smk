@@ -1,0 +1,14 @@
+rule analyze:
+    input:
+        rate="data/{study}/learning_rate.json",
+        records=lambda wildcards: receipts(
+            wildcards, "evaluated", {"base", "search", "full", "layer"}
+        ),
+    output:
+        "data/{study}/analysis.json",
+    params:
+        settings=lambda wildcards: study(wildcards.study).analysis.model_dump(mode="json"),
+    log:
+        "logs/{study}/analyze.log",
+    shell:
+        "onelayer analyze {wildcards.study} 2>&1 | tee {log}"

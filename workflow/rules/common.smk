@@ -1,0 +1,53 @@
+# Settings for the rules. Snakemake compares the digests given as `params`, so a job runs again where a setting
+# that decides its result changed; the command itself then does only what its fingerprint says is missing.
+from onelayer import fingerprint, grid
+from onelayer.config import load_params, load_study, source_files
+from onelayer.errors import UserError
+
+
+def refuse(error):
+    """A mistake in the settings: one message, no traceback."""
+    import sys
+
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)
+
+
+STUDIES = config["studies"]
+_settings = {}
+
+
+def study(name):
+    """A study's settings, read once. Any file of studies/ can be asked for, active or not."""
+    if name not in _settings:
+        try:
+            _settings[name] = load_study(name)
+        except UserError as error:
+            refuse(error)
+    return _settings[name]
+
+
+try:
+    PARAMS = load_params()
+except UserError as error:
+    refuse(error)
+for name in STUDIES:
+    study(name)  # mistakes in any active study are refused before anything runs
+
+
+def job_runs(wildcards):
+    return grid.find_job(study(wildcards.study), wildcards.job).runs
+
+
+def receipts(wildcards, phase, kinds):
+    """The receipts of the study's jobs of these kinds."""
+    return [
+        f"data/{wildcards.study}/jobs/{job.name}.{phase}.json"
+        for job in grid.jobs(study(wildcards.study))
+        if job.runs[0].kind in kinds
+    ]
+
+
+wildcard_constraints:
+    study=r"[a-z0-9][a-z0-9._-]*",
+    job=r"[a-z0-9][a-z0-9.+_-]*",

@@ -1,0 +1,19 @@
+rule evaluate:
+    input:
+        problems="data/{study}/problems.json",
+        base="data/{study}/jobs/base.trained.json",
+        trained="data/{study}/jobs/{job}.trained.json",
+    output:
+        "data/{study}/jobs/{job}.evaluated.json",
+    params:
+        settings=lambda wildcards: [
+            fingerprint.digest(fingerprint.evaluation_settings(study(wildcards.study), run))
+            for run in job_runs(wildcards)
+        ],
+    threads: lambda wildcards: study(wildcards.study).resources.threads
+    resources:
+        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+    log:
+        "logs/{study}/{job}.evaluated.log",
+    shell:
+        "onelayer evaluate {wildcards.study} --job {wildcards.job} 2>&1 | tee {log}"

@@ -1,0 +1,13 @@
+rule prepare:
+    input:
+        lambda wildcards: [str(path) for path in source_files(study(wildcards.study))],
+    output:
+        "data/{study}/problems.json",
+    params:
+        settings=lambda wildcards: fingerprint.digest(
+            fingerprint.problems_payload(study(wildcards.study), {})
+        ),
+    log:
+        "logs/{study}/prepare.log",
+    shell:
+        "onelayer prepare {wildcards.study} 2>&1 | tee {log}"

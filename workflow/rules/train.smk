@@ -1,0 +1,59 @@
+rule base:
+    output:
+        "data/{study}/jobs/base.trained.json",
+    params:
+        settings=lambda wildcards: fingerprint.digest(
+            fingerprint.base_settings(study(wildcards.study))
+        ),
+    threads: lambda wildcards: study(wildcards.study).resources.base_threads
+    resources:
+        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+    log:
+        "logs/{study}/base.log",
+    shell:
+        "onelayer base {wildcards.study} 2>&1 | tee {log}"
+
+
+rule choose_rate:
+    input:
+        lambda wildcards: receipts(wildcards, "evaluated", {"search"}),
+    output:
+        "data/{study}/learning_rate.json",
+    params:
+        rates=lambda wildcards: list(study(wildcards.study).training.learning_rates),
+    log:
+        "logs/{study}/choose_rate.log",
+    shell:
+        "onelayer choose-rate {wildcards.study} 2>&1 | tee {log}"
+
+
+def training_input(wildcards):
+    files = {
+        "problems": f"data/{wildcards.study}/problems.json",
+        "base": f"data/{wildcards.study}/jobs/base.trained.json",
+    }
+    if job_runs(wildcards)[0].kind != "search":
+        files["rate"] = f"data/{wildcards.study}/learning_rate.json"
+    return files
+
+
+rule train:
+    input:
+        unpack(training_input),
+    output:
+        "data/{study}/jobs/{job}.trained.json",
+    params:
+        settings=lambda wildcards: [
+            fingerprint.digest(fingerprint.training_settings(study(wildcards.study), run))
+            for run in job_runs(wildcards)
+        ],
+    threads: lambda wildcards: study(wildcards.study).resources.threads
+    resources:
+        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+    log:
+        "logs/{study}/{job}.trained.log",
+    shell:
+        "onelayer train {wildcards.study} --job {wildcards.job} 2>&1 | tee {log}"
+
+
+ruleorder: base > train
