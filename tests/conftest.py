@@ -24,7 +24,7 @@ TINY: dict[str, Any] = {
     },
     "task": {
         "kind": "arithmetic",
-        "digits": 1,
+        "digits": 2,
         "operations": ["#"],
         "careless": 0.5,
         "sizes": {"train": 30, "select": 8, "report": 14},

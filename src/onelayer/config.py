@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from yaml import YAMLError
 
 from onelayer.errors import UserError
@@ -25,6 +25,12 @@ PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def _all_or_list(value: Any) -> Any:
+    if isinstance(value, str) and value != "all":
+        raise ValueError(f"expected all or a list of layers, found {value!r}")
+    return value
 
 
 def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -210,10 +216,11 @@ class Runs(Settings):
         1,
         2,
     )
-    layers: (
+    layers: Annotated[
         Literal["all"]
-        | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)]
-    ) = "all"
+        | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)],
+        BeforeValidator(_all_or_list),
+    ] = "all"
     search_seeds: Annotated[
         tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)
     ] = (0,)
@@ -335,20 +342,29 @@ def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
     try:
         return build(**content)
     except ValidationError as error:
-        lines = []
-        for problem in error.errors(include_url=False):
-            keys = [str(part) for part in problem["loc"] if not _BRANCH.match(str(part))]
-            where = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(keys)) or "(file)"
-            message = problem["msg"].removeprefix("Value error, ")
-            if problem["type"] == "extra_forbidden":
-                lines.append(f"{path}: {where}: unknown key")
-            elif problem["type"] == "missing":
-                lines.append(f"{path}: {where}: missing")
-            elif problem["type"] == "value_error":
-                lines.append(f"{path}: {where}: {message}")
-            else:
-                lines.append(f"{path}: {where}: found {problem['input']!r}; {message}")
-        raise UserError("\n".join(dict.fromkeys(lines))) from None
+        raise UserError("\n".join(_one_line_each(error, path))) from None
+
+
+def _one_line_each(error: ValidationError, path: Path) -> list[str]:
+    lines: dict[str, str] = {}  # by key: of the branches of a union, the last one's complaint says most
+    for problem in error.errors(include_url=False):
+        keys = [str(part) for part in problem["loc"] if not _BRANCH.match(str(part))]
+        where = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(keys)) or "(file)"
+        kind, context = problem["type"], problem.get("ctx", {})
+        if kind == "extra_forbidden":
+            lines[where] = "unknown key"
+        elif kind == "missing":
+            lines[where] = "missing"
+        elif kind == "value_error":
+            lines[where] = problem["msg"].removeprefix("Value error, ")
+        elif kind == "union_tag_invalid":
+            lines[where + ".kind"] = f"found {context['tag']!r}; expected one of {context['expected_tags']}"
+        elif kind == "union_tag_not_found":
+            lines[where + ".kind"] = "missing"
+        elif not (kind == "too_short" and any(key.startswith(f"{where}[") for key in lines)):
+            # A refused member also makes its list one shorter; that second complaint would say nothing new.
+            lines[where] = f"found {problem['input']!r}; {problem['msg']}"
+    return [f"{path}: {where}: {message}" for where, message in lines.items()]
 
 
 def load_params() -> Params:

@@ -93,7 +93,7 @@ def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
             lr_scheduler_type="cosine",
             warmup_steps=recipe.warmup_steps,
             weight_decay=recipe.weight_decay,
-            logging_steps=10,
+            logging_steps=1,  # a mean over several steps would not survive a resume between them
             save_strategy="no",
             save_total_limit=2,
             report_to="none",

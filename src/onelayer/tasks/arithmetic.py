@@ -20,8 +20,8 @@ from onelayer.tasks.contract import Grade, Problem, Split
 # Shares of all possible problems that belong to each split. A problem's split is decided by its own hash,
 # so it never depends on how many problems the study asks for.
 _SHARES = {"report": 0.25, "select": 0.15, "train": 0.60}
-# How much of a split's share can be asked for before drawing new ones by chance takes too long.
-_DRAWABLE = 0.9
+# How many draws for every possible problem before a split counts as drawn dry.
+_PATIENCE = 20
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,18 @@ class Arithmetic:
     def _draw(self, split: str) -> tuple[Problem, ...]:
         wanted = getattr(self.settings.sizes, split)
         pairs = (9 * 10 ** (self.settings.digits - 1)) ** 2
-        possible = sum(pairs // 2 if op == "-" else pairs for op in self.settings.operations)
-        most = int(possible * _SHARES[split] * _DRAWABLE)
-        if wanted > most:
-            raise UserError(
-                f"task.sizes.{split}: found {wanted}, expected at most {most} (of {possible} possible problems;"
-                " more digits or operations make more)"
-            )
         rng = random.Random(derive_seed(self.seed, "problems", split))
         drawn: dict[str, Problem] = {}
-        while len(drawn) < wanted:
-            prompt, right, _ = self._line(rng)
+        for _ in range(_PATIENCE * pairs * len(self.settings.operations)):
+            prompt, right, _careless = self._line(rng)
             if self._split_of(prompt) == split:
                 drawn.setdefault(prompt, Problem(id=prompt.rstrip("="), prompt=prompt, answer=right))
-        return tuple(drawn.values())
+            if len(drawn) == wanted:
+                return tuple(drawn.values())
+        raise UserError(
+            f"task.sizes.{split}: found {wanted}, expected at most {len(drawn)}, for there are no more problems of"
+            f" {self.settings.digits} digits and {len(self.settings.operations)} operations in this split"
+        )
 
 
 def worked(a: int, operation: str, b: int) -> tuple[str, str]:
