@@ -1,0 +1,1 @@
+"""onelayer: how much of reinforcement learning's gain can one transformer layer carry?"""

@@ -1,0 +1,1 @@
+"""Statistics of contribution: pure functions over records and manifests; no torch."""

@@ -1,0 +1,168 @@
+"""The contribution of a layer, and how sure it is.
+
+    C(k) = (S_k − S_base) / (S_full − S_base)
+
+(arXiv 2607.01232, its definition of layer contribution.) Scores are avg@k over the same problems in every
+run. The paper gives no interval; ours is a paired bootstrap over problems with the seeds as a second level:
+
+- problems are drawn with replacement, the same draw for base, full and layer, so that what makes a problem
+  hard for all of them cancels;
+- within each draw, the seeds of full and of the layer are drawn with replacement, independently. With m
+  seeds such a draw has only (m − 1)/m of their variance; deviations from the mean over seeds are therefore
+  stretched by sqrt(m/(m − 1)) (Rao and Wu 1988, JASA 83:231–241). One seed has no such deviation: the
+  interval then covers the problems alone, and says so by its count of seeds;
+- the interval is the percentile interval of the drawn ratios.
+
+C divides by the gain, so it means nothing where the gain may be zero: where the gain's own interval does not
+lie above zero, C is undefined and no number is given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """C of one layer: the figure, its interval, and the figure of each of the layer's seeds."""
+
+    interval: Interval
+    per_seed: tuple[float, ...]
+
+
+class Bootstrap:
+    """One set of draws, shared by every figure of a study, so that figures can be compared.
+
+    Args:
+        problems: how many problems every run holds.
+        resamples: how many draws.
+        confidence: the share of draws inside an interval, such as 0.95.
+        seed: of the draws.
+    """
+
+    def __init__(self, problems: int, resamples: int, confidence: float, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.Philox(seed))
+        self._resamples = resamples
+        tail = (1 - confidence) / 2
+        self._tails = (tail, 1 - tail)
+        counts = self._generator.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
+        self._weights: Matrix = counts / problems
+
+    def scores(self, runs: Matrix) -> Matrix:
+        """Draw the mean score of an arm of a study, such as the full runs.
+
+        Args:
+            runs: each run's mean by problem, shape (seeds, problems).
+
+        Returns:
+            Shape (resamples,).
+        """
+        by_seed = self._weights @ runs.T
+        seeds = runs.shape[0]
+        if seeds == 1:
+            return by_seed[:, 0]
+        drawn = self._generator.integers(seeds, size=(self._resamples, seeds))
+        center = by_seed.mean(axis=1)
+        deviation = np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1) - center
+        stretched: Matrix = center + math.sqrt(seeds / (seeds - 1)) * deviation
+        return stretched
+
+    def interval(self, value: float, draws: Matrix) -> Interval:
+        """The percentile interval of the draws around a figure."""
+        low, high = np.quantile(draws, self._tails)
+        return Interval(value, float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A study's contributions on one split.
+
+    Attributes:
+        base: S_base and its interval.
+        full: S_full and its interval.
+        gain: S_full − S_base and its interval.
+        scores: S_k and its interval, by layer.
+        contributions: C(k) by layer; None where the gain is not clearly above zero.
+    """
+
+    base: Interval
+    full: Interval
+    gain: Interval
+    scores: dict[int, Interval]
+    contributions: dict[int, Contribution | None]
+
+    @property
+    def defined(self) -> bool:
+        """Whether the gain's interval lies above zero."""
+        return self.gain.low > 0
+
+
+def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Bootstrap) -> Scan:
+    """Estimate every layer's contribution on one split.
+
+    Args:
+        base: the base's mean by problem, shape (1, problems).
+        full: the full runs' means by problem, shape (seeds, problems).
+        layers: each layer's runs, shape (seeds, problems).
+        bootstrap: the draws.
+    """
+    base_score, full_score = float(base.mean()), float(full.mean())
+    base_draws, full_draws = bootstrap.scores(base), bootstrap.scores(full)
+    gain = bootstrap.interval(full_score - base_score, full_draws - base_draws)
+    scores: dict[int, Interval] = {}
+    contributions: dict[int, Contribution | None] = {}
+    for layer, runs in layers.items():
+        draws = bootstrap.scores(runs)
+        score = float(runs.mean())
+        scores[layer] = bootstrap.interval(score, draws)
+        contributions[layer] = None
+        if gain.low > 0:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios = np.nan_to_num((draws - base_draws) / (full_draws - base_draws))
+            contributions[layer] = Contribution(
+                bootstrap.interval(contribution(score, base_score, full_score), ratios),
+                tuple(contribution(float(one), base_score, full_score) for one in runs.mean(axis=1)),
+            )
+    return Scan(
+        base=bootstrap.interval(base_score, base_draws),
+        full=bootstrap.interval(full_score, full_draws),
+        gain=gain,
+        scores=scores,
+        contributions=contributions,
+    )
+
+
+def contribution(score: float, base: float, full: float) -> float:
+    """C of one score. Raises ZeroDivisionError where full equals base."""
+    return (score - base) / (full - base)
+
+
+def relative_depth(layer: int, layers: int) -> float:
+    """Where a layer stands between the first (0) and the last (1): k / (L − 1); 0 in a model of one layer."""
+    return layer / (layers - 1) if layers > 1 else 0.0
+
+
+def ranked(figures: dict[int, float]) -> list[int]:
+    """Layers from the highest figure to the lowest; of equal ones, the lower layer first."""
+    return sorted(figures, key=lambda layer: (-figures[layer], layer))
+
+
+def middle_layers(layers: int, count: int) -> list[int]:
+    """The middle-k layers: from ⌊L/2 − k/2⌋ up to but without ⌊L/2 + k/2⌋ (arXiv 2607.01232, strategies)."""
+    return list(range(math.floor(layers / 2 - count / 2), math.floor(layers / 2 + count / 2)))

@@ -1,0 +1,204 @@
+"""The command line: arguments in, one function called, errors of the user's as one message and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onelayer.errors import UserError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="How much of reinforcement learning's gain can one transformer layer carry?",
+)
+
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A file of studies/, without .yaml.")]
+StudyNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[STUDY]...", help="Default: the active studies of params.yaml.")
+]
+RunNames = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Such as full-s0 or layer-07-s1.")]
+JobName = Annotated[
+    str | None,
+    typer.Option("--job", help="Do a job of the graph: runs that share a process; leaves its receipt."),
+]
+
+
+@app.command()
+def plan(studies: StudyNames = None) -> None:
+    """Show every run: what is done, what would run, and why."""
+    from onelayer.overview import print_plan
+
+    print_plan(_studies(studies))
+
+
+@app.command()
+def status(studies: StudyNames = None) -> None:
+    """Show where every run stands: step, reward and time left of those at work, scores of those done."""
+    from onelayer.overview import print_status
+
+    print_status(_studies(studies))
+
+
+@app.command()
+def prepare(study: StudyName) -> None:
+    """Make a study's problems: the splits train, select and report."""
+    from onelayer.config import load_study
+    from onelayer.phases import prepare_phase
+
+    prepare_phase(load_study(study))
+
+
+@app.command()
+def base(study: StudyName) -> None:
+    """Make the base: pre-train a micro model, or resolve and pin a real one."""
+    from onelayer.config import load_study
+    from onelayer.phases import base_phase
+
+    base_phase(load_study(study))
+
+
+@app.command()
+def train(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Train runs, each only where its fingerprint is not there yet."""
+    from onelayer.config import load_study
+    from onelayer.phases import train_phase
+
+    settings = load_study(study)
+    train_phase(settings, _chosen(settings, runs, job), job)
+
+
+@app.command()
+def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Sample and grade runs' answers into records."""
+    from onelayer.config import load_study
+    from onelayer.phases import evaluate_phase
+
+    settings = load_study(study)
+    evaluate_phase(settings, _chosen(settings, runs, job), job)
+
+
+@app.command()
+def choose_rate(study: StudyName) -> None:
+    """Choose the learning rate from the search's records on select."""
+    from onelayer.config import load_study
+    from onelayer.search import choose_rate as choose
+
+    chosen = choose(load_study(study))
+    for row in chosen["search"]:
+        print(f"{study}/{row['run']}: {row['select_score']:.4f} on select")
+    print(f"{study}: learning rate {chosen['learning_rate']:g}")
+
+
+@app.command()
+def analyze(study: StudyName) -> None:
+    """Compute contributions, with intervals, from the records."""
+    from onelayer.analysis.study import analyze as run_analysis
+    from onelayer.config import load_study
+    from onelayer.store import analysis_file
+
+    result = run_analysis(load_study(study))
+    for note in result["notes"]:
+        print(f"{study}: {note}")
+    print(f"{study}: analysis: {analysis_file(study)}")
+
+
+@app.command()
+def compare(studies: StudyNames = None) -> None:
+    """Gather the studies' figures into reports/metrics.json."""
+    from onelayer.compare import compare as gather
+
+    print(f"metrics: {gather([study.name for study in _studies(studies)])}")
+
+
+@app.command()
+def report(studies: StudyNames = None) -> None:
+    """Write reports/report.html and the tables behind it."""
+    from onelayer.config import load_params
+    from onelayer.report.html import write_report
+
+    path = write_report([study.name for study in _studies(studies)], load_params().report)
+    print(f"report: {path}")
+
+
+@app.command()
+def summary() -> None:
+    """Say in a line a study what was found, and where the report lies."""
+    from onelayer.compare import headlines
+    from onelayer.store import REPORT
+
+    for line in headlines():
+        print(line)
+    print(f"report: {REPORT}")
+
+
+@app.command()
+def verify(studies: StudyNames = None) -> None:
+    """Hash every checkpoint and record against its manifest, so that the graph makes damaged ones again."""
+    from onelayer.phases import verify as check
+
+    for study in _studies(studies):
+        found = check(study)
+        for line in found:
+            print(f"{line}; the run will be made again")
+        if not found:
+            print(f"{study.name}: every file is as its manifest says")
+
+
+@app.command()
+def export(study: StudyName, run: str, folder: Path) -> None:
+    """Write a run as a full Hugging Face model folder."""
+    from onelayer.config import load_study
+    from onelayer.grid import find_runs
+    from onelayer.models import export_model
+
+    settings = load_study(study)
+    find_runs(settings, [run])
+    export_model(settings, run, folder)
+    print(f"{study}/{run}: model folder: {folder}")
+
+
+@app.command()
+def contribution(
+    scores: Annotated[Path, typer.Argument(metavar="SCORES.csv", help="Columns layer and score.")],
+    base: Annotated[float, typer.Option(help="The base's score.")],
+    full: Annotated[float, typer.Option(help="The score after full training.")],
+    layers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Layers of the model. Default: the highest layer given, plus one."),
+    ] = None,
+    k: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of the layer sets. Default: 5 and 10.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compute contributions and layer sets from anyone's own layer scores."""
+    from onelayer.analysis.scores import describe, print_description
+
+    description = describe(scores, base, full, layers, tuple(k or (5, 10)))
+    print_description(description, as_json=json)
+
+
+def _studies(names: list[str] | None):  # type: ignore[no-untyped-def]
+    from onelayer.config import load_params, load_study
+
+    return [load_study(name) for name in names or load_params().studies]
+
+
+def _chosen(study, runs: list[str] | None, job: str | None):  # type: ignore[no-untyped-def]
+    from onelayer.grid import find_job, find_runs
+
+    if (job is None) == (not runs):
+        raise UserError("train and evaluate: expected runs or --job JOB, found " + ("both" if job else "neither"))
+    return find_job(study, job).runs if job else find_runs(study, runs or [])
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,388 @@
+"""Typed settings: params.yaml (active studies, shared defaults, report) and studies/<study>.yaml.
+
+Unknown keys, wrong types and impossible values are refused with the file and the path of the key.
+Imports no torch: `plan`, the graph and the reports start at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from yaml import YAMLError
+
+from onelayer.errors import UserError
+
+PARAMS_FILE = Path("params.yaml")
+STUDIES_FOLDER = Path("studies")
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def _all_or_list(value: Any) -> Any:
+    if isinstance(value, str) and value != "all":
+        raise ValueError(f"expected all or a list of layers, found {value!r}")
+    return value
+
+
+def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    repeated = sorted({value for value in values if values.count(value) > 1})
+    if repeated:
+        raise ValueError(f"expected each value once, found {', '.join(map(str, repeated))} more than once")
+    return values
+
+
+class Settings(BaseModel):
+    """A group of settings: immutable, and closed to keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Pretraining(Settings):
+    """How the base phase trains a micro model on its task's corpus (next-token loss on the answers)."""
+
+    steps: PositiveInt
+    batch_size: PositiveInt = 128
+    learning_rate: PositiveFloat = 3e-3
+    warmup_steps: int = Field(50, ge=0)
+    weight_decay: NonNegativeFloat = 0.01
+
+
+class MicroModel(Settings):
+    """A small Qwen3 with a character tokenizer, made and pre-trained here."""
+
+    kind: Literal["micro"]
+    layers: PositiveInt
+    width: PositiveInt
+    intermediate: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    context: PositiveInt = 64
+    pretraining: Pretraining
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.width % self.heads or (self.width // self.heads) % 2:
+            raise ValueError(f"width {self.width} must be heads ({self.heads}) times an even head size")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads {self.heads} must be a multiple of kv_heads, found {self.kv_heads}")
+        return self
+
+    def layer_count(self) -> int:
+        """Count the decoder blocks."""
+        return self.layers
+
+
+class FolderModel(Settings):
+    """A Hugging Face model folder on disk (config, tokenizer, safetensors)."""
+
+    kind: Literal["folder"]
+    path: Path
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+    def layer_count(self) -> int:
+        """Read the number of decoder blocks from the folder's config.json.
+
+        Raises UserError where the folder or the figure is missing.
+        """
+        config_file = self.path / "config.json"
+        try:
+            config = json.loads(config_file.read_text())
+        except FileNotFoundError:
+            raise UserError(
+                f"{config_file}: not found; model.path must be a Hugging Face model folder with a config.json"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{config_file}: expected JSON, found {error}") from None
+        for key in ("num_hidden_layers", "n_layer"):
+            if isinstance(config.get(key), int):
+                return int(config[key])
+        raise UserError(f"{config_file}: expected num_hidden_layers, found neither it nor n_layer")
+
+
+class Sizes(Settings):
+    """How many problems each split holds."""
+
+    train: PositiveInt
+    select: PositiveInt
+    report: PositiveInt
+
+
+class ArithmeticTask(Settings):
+    """Generated arithmetic; what the base was taught carelessly is what reinforcement learning can mend."""
+
+    kind: Literal["arithmetic"]
+    digits: int = Field(2, ge=1, le=6)
+    operations: tuple[Literal["+", "-", "#"], ...] = Field(("+",), min_length=1)
+    careless: Fraction = 0.5
+    sizes: Sizes
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        _no_repeats(self.operations)
+        return self
+
+
+class Files(Settings):
+    """The JSONL file each split is drawn from; one file may serve several splits, without overlap."""
+
+    train: Path
+    select: Path
+    report: Path
+
+
+class JsonlTask(Settings):
+    """Problems from JSON Lines: one object a row, a question field and an answer field."""
+
+    kind: Literal["jsonl"]
+    files: Files
+    sizes: Sizes
+    question: str = "question"
+    answer: str = "answer"
+    answer_after: str | None = None
+    prompt: str = "{question}\n"
+    grading: Literal["exact", "number"] = "number"
+
+    @model_validator(mode="after")
+    def _prompt_has_question(self) -> Self:
+        if "{question}" not in self.prompt:
+            raise ValueError(f"prompt must contain {{question}}, found {self.prompt!r}")
+        return self
+
+
+class Training(Settings):
+    """One run's training: TRL's GRPO objective and AdamW; defaults are the paper's where it gives them."""
+
+    learning_rates: Annotated[tuple[PositiveFloat, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+    steps: PositiveInt
+    prompts_per_batch: PositiveInt = 512
+    group_size: int = Field(4, ge=2)
+    prompts_per_minibatch: PositiveInt | None = None
+    inner_epochs: PositiveInt = 1
+    microbatch: PositiveInt | None = None
+    max_tokens: PositiveInt = 3072
+    temperature: PositiveFloat = 1.0
+    kl: NonNegativeFloat = 0.001
+    clip: PositiveFloat = 0.2
+    weight_decay: NonNegativeFloat = 0.0
+    max_grad_norm: PositiveFloat = 1.0
+    warmup_steps: int = Field(0, ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    gradient_checkpointing: bool = False
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> Self:
+        if self.prompts_per_batch % self.minibatch_prompts:
+            raise ValueError(
+                f"prompts_per_batch {self.prompts_per_batch} must be a multiple of prompts_per_minibatch,"
+                f" found {self.prompts_per_minibatch}"
+            )
+        rows = self.minibatch_prompts * self.group_size
+        if rows % self.microbatch_rows:
+            raise ValueError(
+                f"a mini-batch of {rows} responses must be a multiple of microbatch, found {self.microbatch}"
+            )
+        return self
+
+    @property
+    def minibatch_prompts(self) -> int:
+        """Prompts in one optimizer step."""
+        return self.prompts_per_minibatch or self.prompts_per_batch
+
+    @property
+    def microbatch_rows(self) -> int:
+        """Responses in one forward and backward pass."""
+        return self.microbatch or self.minibatch_prompts * self.group_size
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """Optimizer steps made from one batch of sampled responses."""
+        return self.inner_epochs * self.prompts_per_batch // self.minibatch_prompts
+
+
+class Runs(Settings):
+    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search."""
+
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)] = (
+        0,
+        1,
+        2,
+    )
+    layers: Annotated[
+        Literal["all"]
+        | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)],
+        BeforeValidator(_all_or_list),
+    ] = "all"
+    search_seeds: Annotated[
+        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)
+    ] = (0,)
+
+
+class Evaluation(Settings):
+    """How each run is sampled: k answers a problem at a temperature, and one greedy answer."""
+
+    samples: PositiveInt = 4
+    temperature: PositiveFloat = 1.0
+    max_tokens: PositiveInt = 3072
+    batch_size: PositiveInt = 256
+
+
+class Analysis(Settings):
+    """The statistics' own settings; a change here samples and trains nothing."""
+
+    resamples: int = Field(2000, ge=100)
+    confidence: float = Field(0.95, gt=0, lt=1)
+
+
+class Resources(Settings):
+    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted."""
+
+    threads: PositiveInt = 1
+    base_threads: PositiveInt = 1
+    memory_mb: PositiveInt = 4000
+    seeds_per_job: PositiveInt = 1
+    save_every_seconds: NonNegativeFloat = 300
+
+
+class Study(Settings):
+    """One model × algorithm × training set × evaluation suite."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    seed: int = Field(0, ge=0)
+    model: MicroModel | FolderModel = Field(discriminator="kind")
+    task: ArithmeticTask | JsonlTask = Field(discriminator="kind")
+    algorithm: Literal["grpo"]
+    training: Training
+    runs: Runs = Runs()
+    evaluation: Evaluation = Evaluation()
+    analysis: Analysis = Analysis()
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def _micro_needs_a_corpus(self) -> Self:
+        if self.model.kind == "micro" and self.task.kind != "arithmetic":
+            raise ValueError(
+                f"a micro model is pre-trained on its task's generated corpus, found task.kind {self.task.kind}"
+            )
+        return self
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers trained alone, ascending.
+
+        Raises UserError where a layer lies beyond the model.
+        """
+        count = self.model.layer_count()
+        if self.runs.layers == "all":
+            return tuple(range(count))
+        for index, layer in enumerate(self.runs.layers):
+            if layer >= count:
+                raise UserError(
+                    f"{study_file(self.name)}: runs.layers[{index}]: found layer {layer}, expected 0 to"
+                    f" {count - 1} (the model has {count} layers)"
+                )
+        return tuple(sorted(self.runs.layers))
+
+
+def source_files(study: Study) -> tuple[Path, ...]:
+    """The user's own files that a study's problems come from."""
+    if study.task.kind != "jsonl":
+        return ()
+    files = study.task.files
+    return tuple(dict.fromkeys((files.train, files.select, files.report)))
+
+
+class ReportOptions(Settings):
+    """How the report looks; a change here only writes the report again."""
+
+    title: str = "How much of reinforcement learning's gain can one layer carry?"
+    decimals: int = Field(3, ge=1, le=6)
+
+
+class Params(Settings):
+    """params.yaml: the active studies, defaults that every study starts from, and the report's options."""
+
+    studies: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+    defaults: dict[str, Any] = {}
+    report: ReportOptions = ReportOptions()
+
+
+def study_file(name: str) -> Path:
+    """The YAML file of a study, relative to the project's root."""
+    return STUDIES_FOLDER / f"{name}.yaml"
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: not found (commands run from the project's root)") from None
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"{path}: expected readable YAML, found: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise UserError(f"{path}: expected a mapping of settings, found {type(content).__name__}")
+    return {str(key): value for key, value in content.items()}
+
+
+S = TypeVar("S", bound=Settings)
+
+# The names of pydantic's union branches, which it puts into the path of a key; users never wrote them.
+_BRANCH = re.compile(r"^(literal\[|tuple\[|function-|micro$|folder$|arithmetic$|jsonl$)")
+
+
+def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
+    try:
+        return build(**content)
+    except ValidationError as error:
+        raise UserError("\n".join(_one_line_each(error, path))) from None
+
+
+def _one_line_each(error: ValidationError, path: Path) -> list[str]:
+    lines: dict[str, str] = {}  # by key: of the branches of a union, the last one's complaint says most
+    for problem in error.errors(include_url=False):
+        keys = [str(part) for part in problem["loc"] if not _BRANCH.match(str(part))]
+        where = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(keys)) or "(file)"
+        kind, context = problem["type"], problem.get("ctx", {})
+        if kind == "extra_forbidden":
+            lines[where] = "unknown key"
+        elif kind == "missing":
+            lines[where] = "missing"
+        elif kind == "value_error":
+            lines[where] = problem["msg"].removeprefix("Value error, ")
+        elif kind == "union_tag_invalid":
+            lines[where + ".kind"] = f"found {context['tag']!r}; expected one of {context['expected_tags']}"
+        elif kind == "union_tag_not_found":
+            lines[where + ".kind"] = "missing"
+        elif not (kind == "too_short" and any(key.startswith(f"{where}[") for key in lines)):
+            # A refused member also makes its list one shorter; that second complaint would say nothing new.
+            lines[where] = f"found {problem['input']!r}; {problem['msg']}"
+    return [f"{path}: {where}: {message}" for where, message in lines.items()]
+
+
+def load_params() -> Params:
+    """Read params.yaml. Raises UserError where it cannot be read or holds something unexpected."""
+    return _validated(Params, _read_yaml(PARAMS_FILE), PARAMS_FILE)
+
+
+def load_study(name: str) -> Study:
+    """Read studies/<name>.yaml over the shared defaults of params.yaml.
+
+    Raises UserError where a file cannot be read, a key is unknown or a value impossible.
+    """
+    path = study_file(name)
+    own = _read_yaml(path)
+    if "name" in own:
+        raise UserError(f"{path}: name: unknown key (a study is named by its file)")
+    merged = OmegaConf.to_container(OmegaConf.merge(load_params().defaults, own))
+    assert isinstance(merged, dict)
+    study = _validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
+    _ = study.layers  # a layer beyond the model is refused here, before anything is written
+    return study

@@ -1,0 +1,1 @@
+"""Judging answers: the same functions reward in training and score in evaluation."""

@@ -1,0 +1,119 @@
+"""From a study's settings to its runs and jobs; pure, no torch, nothing read but the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from onelayer.config import Study
+from onelayer.errors import UserError
+
+Kind = Literal["base", "search", "full", "layer"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a study.
+
+    Attributes:
+        name: the run's folder, such as ``layer-07-s1``.
+        kind: what the run is for.
+        layers: the decoder blocks that train; empty means every parameter (and, for the base, none).
+        seed: the repeat; None for the base.
+        learning_rate: set for the search's runs; every other run takes the rate the search chose.
+    """
+
+    name: str
+    kind: Kind
+    layers: tuple[int, ...] = ()
+    seed: int | None = None
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs of one adaptation that share a process, because start-up would dominate a small one."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+
+BASE = Run("base", "base")
+
+
+def rate_name(rate: float) -> str:
+    """Write a learning rate the way run names and tables do: ``5e-06``, ``0.0003``."""
+    return f"{rate:g}"
+
+
+def layer_name(layer: int) -> str:
+    """Name a layer the way run names and metrics do: ``layer-07``."""
+    return f"layer-{layer:02d}"
+
+
+def search_runs(study: Study) -> tuple[Run, ...]:
+    """The full runs that the learning rate is chosen from; none where only one rate is given."""
+    rates = study.training.learning_rates
+    if len(rates) == 1:
+        return ()
+    return tuple(
+        Run(f"search-{rate_name(rate)}-s{seed}", "search", seed=seed, learning_rate=rate)
+        for rate in rates
+        for seed in study.runs.search_seeds
+    )
+
+
+def full_runs(study: Study) -> tuple[Run, ...]:
+    """The full-parameter runs, one a seed."""
+    return tuple(Run(f"full-s{seed}", "full", seed=seed) for seed in study.runs.seeds)
+
+
+def layer_runs(study: Study) -> tuple[Run, ...]:
+    """The single-layer runs, by layer, then seed."""
+    return tuple(
+        Run(f"{layer_name(layer)}-s{seed}", "layer", layers=(layer,), seed=seed)
+        for layer in study.layers
+        for seed in study.runs.seeds
+    )
+
+
+def all_runs(study: Study) -> tuple[Run, ...]:
+    """Every run of the study, in the order the graph needs them."""
+    return (BASE, *search_runs(study), *full_runs(study), *layer_runs(study))
+
+
+def find_runs(study: Study, names: list[str]) -> tuple[Run, ...]:
+    """The runs of these names, in the order asked for.
+
+    Raises UserError where the study has no run of a name.
+    """
+    known = {run.name: run for run in all_runs(study)}
+    for name in names:
+        if name not in known:
+            raise UserError(f"run {name!r}: not in study {study.name}; it has {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+def jobs(study: Study) -> tuple[Job, ...]:
+    """Group the runs into jobs: at most ``resources.seeds_per_job`` seeds of one adaptation each."""
+    return tuple(_grouped(all_runs(study), study.resources.seeds_per_job))
+
+
+def find_job(study: Study, name: str) -> Job:
+    """The job of this name. Raises UserError where the study has none."""
+    for job in jobs(study):
+        if job.name == name:
+            return job
+    raise UserError(f"job {name!r}: not in study {study.name}; it has {', '.join(j.name for j in jobs(study))}")
+
+
+def _grouped(runs: tuple[Run, ...], most: int) -> Iterator[Job]:
+    adaptations: dict[tuple[Kind, tuple[int, ...], float | None], list[Run]] = {}
+    for run in runs:
+        adaptations.setdefault((run.kind, run.layers, run.learning_rate), []).append(run)
+    for members in adaptations.values():
+        for start in range(0, len(members), most):
+            group = tuple(members[start : start + most])
+            later_seeds = "".join(f"+s{run.seed}" for run in group[1:])
+            yield Job(group[0].name + later_seeds, group)

@@ -1,0 +1,168 @@
+"""The manifest of a piece of finished work: what it is, what decided it, what it cost, and its hashes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from onelayer.fingerprint import Payload, digest
+from onelayer.store import file_sha256, write_json
+
+RUN_MANIFEST = "manifest.json"
+EVALUATION_MANIFEST = "evaluation.json"
+
+# What can change a result's digits: named in every manifest.
+_DISTRIBUTIONS = (
+    "onelayer",
+    "torch",
+    "transformers",
+    "trl",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "pandas",
+    "scipy",
+    "pyarrow",
+)
+
+
+class Manifest(BaseModel):
+    """What stands beside a checkpoint or a set of records.
+
+    Attributes:
+        fingerprint: the digest of ``settings``.
+        settings: all that decided the result, as it was hashed.
+        files: the content hash (sha256) of every file this work left, by path relative to the run's folder
+            (absolute for a model that is used where it lies).
+        wall_seconds: the time spent, over every start.
+        peak_memory_bytes: the largest resident set of the process during the work; on a GPU, the largest
+            amount that torch had allocated there.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    study: str
+    run: str
+    fingerprint: str
+    settings: dict[str, Any]
+    files: dict[str, str]
+    versions: dict[str, str]
+    git_commit: str | None
+    machine: dict[str, Any]
+    finished: str
+    wall_seconds: float
+    peak_memory_bytes: int
+    details: dict[str, Any] = {}
+
+    @property
+    def content(self) -> str:
+        """One hash of every file."""
+        return digest(self.files)
+
+
+def read_manifest(folder: Path, name: str = RUN_MANIFEST) -> Manifest | None:
+    """Read a manifest; None where there is none or it cannot be read as one (the work is then made again)."""
+    try:
+        return Manifest.model_validate_json((folder / name).read_text())
+    except (FileNotFoundError, UnicodeDecodeError, ValidationError):
+        return None
+
+
+def damage(folder: Path, manifest: Manifest) -> list[str]:
+    """Say what is wrong with the files a manifest names; an empty list means that all are as they were made."""
+    found = []
+    for name, sha in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            found.append(f"{path}: missing")
+        elif file_sha256(path) != sha:
+            found.append(f"{path}: its sha256 is not the one its manifest records")
+    return found
+
+
+def write_manifest(
+    folder: Path,
+    study: str,
+    run: str,
+    payload: Payload,
+    files: list[Path],
+    wall_seconds: float,
+    peak_memory_bytes: int,
+    details: dict[str, Any],
+    name: str = RUN_MANIFEST,
+) -> Manifest:
+    """Hash the files and write the manifest beside them, last and atomically: from then on the work is done."""
+    manifest = Manifest(
+        study=study,
+        run=run,
+        fingerprint=digest(payload),
+        settings=payload,
+        files={
+            str(path.relative_to(folder) if path.is_relative_to(folder) else path): file_sha256(path)
+            for path in files
+        },
+        versions={name: version(name) for name in _DISTRIBUTIONS} | {"python": platform.python_version()},
+        git_commit=git_commit(),
+        machine={"platform": platform.platform(), "cpus": os.cpu_count()},
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        wall_seconds=round(wall_seconds, 3),
+        peak_memory_bytes=peak_memory_bytes,
+        details=details,
+    )
+    write_json(folder / name, manifest.model_dump(mode="json"))
+    return manifest
+
+
+def git_commit() -> str | None:
+    """The commit the code stands at, marked ``+`` where the working tree differs; None outside git."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=20)
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no", "--", "src", "workflow", "Snakefile"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
+
+
+class Meter:
+    """Measure a stretch of work: wall seconds, and the peak memory of the process from here on."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        # Linux lets a process forget its peak, so that runs that share a process are told apart.
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+            self._can_reset = True
+        except OSError:
+            self._can_reset = False
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds since the start."""
+        return time.perf_counter() - self._start
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The largest resident set since the start (since the process began, where that cannot be reset)."""
+        if self._can_reset:
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if platform.system() == "Darwin" else peak * 1024

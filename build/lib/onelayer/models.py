@@ -1,0 +1,180 @@
+"""Models: made small here, read from a folder, and given back as base + what a run trained."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from transformers.utils import logging as hf_logging
+
+from onelayer.config import MicroModel, Study
+from onelayer.errors import UserError
+from onelayer.manifest import Manifest, damage, read_manifest
+from onelayer.store import ADAPTED, disk_errors, replacing, run_folder
+
+# What transformers and TRL deprecate among themselves is no news to a user, and a bar a file no progress.
+warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|torch")
+hf_logging.disable_progress_bar()
+
+_PAD, _END = "<pad>", "<end>"
+
+
+def make_micro_tokenizer(alphabet: str, context: int) -> PreTrainedTokenizerFast:
+    """A tokenizer with one token a character of the alphabet, a padding token and an end token."""
+    vocabulary = {token: index for index, token in enumerate((_PAD, _END, *dict.fromkeys(alphabet)))}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=_PAD))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token=_PAD,
+        eos_token=_END,
+        padding_side="left",
+        model_max_length=context,
+    )
+
+
+def make_micro_model(settings: MicroModel, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
+    """A small Qwen3 with random weights drawn from the seed."""
+    torch.manual_seed(seed)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=settings.width,
+            intermediate_size=settings.intermediate,
+            num_hidden_layers=settings.layers,
+            num_attention_heads=settings.heads,
+            num_key_value_heads=settings.kv_heads,
+            head_dim=settings.width // settings.heads,
+            max_position_embeddings=settings.context,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+
+
+def base_manifest(study: Study) -> Manifest:
+    """The base's manifest, its files checked against their hashes.
+
+    Raises UserError where the base phase has not run or a file is not as it was made.
+    """
+    folder = run_folder(study.name, "base")
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise UserError(f"{folder}: no base yet; `onelayer base {study.name}` makes it")
+    wrong = damage(folder, manifest)
+    if wrong:
+        raise UserError("\n".join([*wrong, f"`onelayer base {study.name}` makes the base anew"]))
+    return manifest
+
+
+def base_folder(study: Study, manifest: Manifest) -> Path:
+    """The Hugging Face folder of the base: the run's own, or the one that the study names."""
+    return Path(manifest.details["path"])
+
+
+def weight_files(manifest: Manifest) -> list[Path]:
+    """The safetensors files of a base."""
+    folder = run_folder(manifest.study, "base")
+    return [folder / name for name in manifest.files if name.endswith(".safetensors")]
+
+
+def load_base(study: Study, manifest: Manifest, device: str | torch.device = "cpu") -> Any:
+    """Load the base. Weights are float32: a reinforcement learning step is below bfloat16's resolution."""
+    model = AutoModelForCausalLM.from_pretrained(
+        base_folder(study, manifest), dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
+    return model.to(device)
+
+
+def load_tokenizer(study: Study, manifest: Manifest) -> Any:
+    """Load the base's tokenizer, set to pad on the left."""
+    tokenizer = AutoTokenizer.from_pretrained(
+        base_folder(study, manifest), local_files_only=True, trust_remote_code=False, padding_side="left"
+    )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def save_adapted(model: Any, names: frozenset[str], path: Path) -> None:
+    """Write only what a run trained, atomically (safetensors; a tied tensor once)."""
+    tensors = {
+        name: parameter.detach().cpu().contiguous()
+        for name, parameter in model.named_parameters()
+        if name in names
+    }
+    with replacing(path) as temporary:
+        write_tensors(tensors, temporary)
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Write a safetensors file; a full disk raises OSError, as Python's own writes do."""
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except Exception as error:
+        if "No space left" in str(error):
+            raise OSError(28, f"no space left for {needed} bytes", str(path)) from error
+        raise
+
+
+def adapt(model: Any, path: Path) -> None:
+    """Lay a run's tensors over the base, in place.
+
+    Raises UserError where the file names a tensor that the model lacks or gives it another shape.
+    """
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, tensor in load_file(path).items():
+            if name not in parameters or parameters[name].shape != tensor.shape:
+                raise UserError(
+                    f"{path}: tensor {name} of shape {list(tensor.shape)} has no place in this base; found"
+                    f" {list(parameters[name].shape) if name in parameters else 'no such tensor'}"
+                )
+            parameters[name].copy_(tensor)
+
+
+def export_model(study: Study, run: str, target: Path) -> None:
+    """Write a run as a full Hugging Face folder: base + trained tensors, configuration and tokenizer.
+
+    Raises UserError where the run is not done, is damaged, or the target exists and is not empty.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{target}: expected a new or empty folder, found something in it")
+    base = base_manifest(study)
+    folder = run_folder(study.name, run)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise UserError(f"{folder}: not trained yet; `onelayer train {study.name} {run}` trains it")
+    wrong = damage(folder, manifest)
+    if wrong:
+        raise UserError("\n".join(wrong))
+    model = load_base(study, base)
+    if run != "base":
+        adapt(model, folder / ADAPTED)
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with disk_errors(target):
+            model.save_pretrained(partial)
+            load_tokenizer(study, base).save_pretrained(partial)
+            if target.exists():
+                target.rmdir()
+            partial.replace(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

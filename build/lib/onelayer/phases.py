@@ -1,0 +1,113 @@
+"""The phases as the command line and the graph call them: do what is missing, then leave a receipt.
+
+Work that a manifest already holds, with its fingerprint and sound files, is not done again, and torch is not
+even imported; its receipt is written again all the same, for the graph deletes a job's outputs before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from onelayer.config import Study
+from onelayer.grid import BASE, Run, jobs
+from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
+from onelayer.prepare import is_prepared, prepare
+from onelayer.state import Standing, StudyState
+from onelayer.store import exclusive, job_receipt, prepared_receipt, problems_file, run_folder, write_json
+
+
+def prepare_phase(study: Study) -> None:
+    """Write the study's problems where they are not there already."""
+    with exclusive(study.name, "problems"):
+        if is_prepared(study):
+            print(f"{study.name}: the problems are there already: {prepared_receipt(study.name)}")
+            return
+        for name, split in prepare(study).items():
+            left_out = "".join(f", {count} {why}" for why, count in split.dropped.items() if count)
+            print(f"{problems_file(study.name, name)}: {split.problems} problems{left_out}")
+
+
+def base_phase(study: Study) -> None:
+    """Make the base where it is not there already."""
+
+    def work(study: Study, _: Run) -> None:
+        from onelayer.pretraining import make_base
+
+        make_base(study)
+
+    _each(study, [BASE], "trained", work, lambda state, run: state.training(run))
+    _leave_receipt(study, BASE.name, [BASE], "trained", RUN_MANIFEST)
+
+
+def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
+    """Train the runs that are not trained already."""
+
+    def work(study: Study, run: Run) -> None:
+        from onelayer.train import train_run
+
+        train_run(study, run)
+
+    _each(study, runs, "trained", work, lambda state, run: state.training(run))
+    if job is not None:
+        _leave_receipt(study, job, runs, "trained", RUN_MANIFEST)
+
+
+def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
+    """Sample and grade the runs that have no valid records."""
+
+    def work(study: Study, run: Run) -> None:
+        from onelayer.evaluate import evaluate_run
+
+        evaluate_run(study, run)
+
+    _each(study, runs, "evaluated", work, lambda state, run: state.evaluation(run))
+    if job is not None:
+        _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
+
+
+def verify(study: Study) -> list[str]:
+    """Hash every file that the study's manifests name, and take back the receipt of every job that does not hold.
+
+    The graph then does those jobs again, and each does only what is missing. Returns what was found.
+    """
+    state = StudyState(study, thorough=True)
+    found = []
+    if not is_prepared(study):
+        prepared_receipt(study.name).unlink(missing_ok=True)
+    for job in jobs(study):
+        for phase, standing_of in (("trained", state.training), ("evaluated", state.evaluation)):
+            receipt = job_receipt(study.name, job.name, phase)
+            for run in job.runs:
+                standing = standing_of(run)
+                if not standing.done and receipt.exists():
+                    receipt.unlink()
+                if standing.reason.startswith("damaged"):
+                    found.append(f"{study.name}/{run.name}: {standing.reason.removeprefix('damaged: ')}")
+    return found
+
+
+def _each(
+    study: Study,
+    runs: Sequence[Run],
+    verb: str,
+    work: Callable[[Study, Run], None],
+    standing_of: Callable[[StudyState, Run], Standing],
+) -> None:
+    for run in runs:
+        with exclusive(study.name, run.name):
+            standing = standing_of(StudyState(study, thorough=True), run)
+            if standing.done:
+                print(f"{study.name}/{run.name}: already {verb}", flush=True)
+                continue
+            print(f"{study.name}/{run.name}: to be {verb} ({standing.reason})", flush=True)
+            work(study, run)
+            print(f"{study.name}/{run.name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
+
+
+def _leave_receipt(study: Study, job: str, runs: Sequence[Run], phase: str, manifest_name: str) -> None:
+    receipt = {}
+    for run in runs:
+        manifest = read_manifest(run_folder(study.name, run.name), manifest_name)
+        assert manifest is not None  # it was written, or found whole, a moment ago
+        receipt[run.name] = {"fingerprint": manifest.fingerprint, "content": manifest.content}
+    write_json(job_receipt(study.name, job, phase), receipt)

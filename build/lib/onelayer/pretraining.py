@@ -1,0 +1,161 @@
+"""The base phase: a micro model learns its task's corpus; a model from a folder is resolved and pinned."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, SequentialSampler
+from transformers import TrainingArguments
+
+from onelayer.config import FolderModel, MicroModel, Study
+from onelayer.errors import UserError
+from onelayer.fingerprint import base_settings, digest
+from onelayer.grid import BASE
+from onelayer.manifest import Meter, write_manifest
+from onelayer.models import make_micro_model, make_micro_tokenizer
+from onelayer.store import HISTORY, disk_errors, run_folder, work_folder, write_json
+from onelayer.tasks.arithmetic import Arithmetic
+from onelayer.training import ResumableMixin, Workplace, WorkplaceCallback, run_trainer, use_threads
+
+_IGNORED = -100  # the label that torch's cross-entropy leaves out
+
+
+def make_base(study: Study) -> None:
+    """Make the base of a study and its manifest.
+
+    Raises UserError where a folder's model cannot be used, or the disk is full.
+    """
+    folder = run_folder(study.name, BASE.name)
+    if study.model.kind == "micro":
+        use_threads(study.resources.base_threads)
+        _pretrain(study, study.model, folder)
+    else:
+        _pin(study, study.model, folder)
+
+
+class _Lines(Dataset[dict[str, list[int]]]):
+    """The corpus's first lines, as token ids and labels; only the answers are learned."""
+
+    def __init__(self, lines: list[tuple[str, str]], tokenizer: Any) -> None:
+        vocabulary = tokenizer.get_vocab()
+        end = tokenizer.eos_token_id
+        self._rows = []
+        for prompt, answer in lines:
+            ids = [vocabulary[character] for character in prompt + answer] + [end]
+            self._rows.append({"input_ids": ids, "labels": [_IGNORED] * len(prompt) + ids[len(prompt) :]})
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> dict[str, list[int]]:
+        return self._rows[index]
+
+
+class _PretrainingTrainer(ResumableMixin):
+    """Learns the lines in the order they were drawn."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset)
+
+
+def _collate(rows: list[dict[str, list[int]]], pad_id: int) -> dict[str, torch.Tensor]:
+    width = max(len(row["input_ids"]) for row in rows)
+    ids = torch.full((len(rows), width), pad_id)
+    labels = torch.full((len(rows), width), _IGNORED)
+    for index, row in enumerate(rows):
+        ids[index, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
+        labels[index, : len(row["labels"])] = torch.tensor(row["labels"])
+    # Padding stands on the right, so causal attention needs no mask to keep it out of the answers.
+    return {"input_ids": ids, "labels": labels}
+
+
+def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
+    payload = base_settings(study)
+    recipe = settings.pretraining
+    meter = Meter()
+    workplace = Workplace(study.name, study.seed, BASE.name, digest(payload), study.resources.save_every_seconds)
+    task = Arithmetic(study.task, study.seed)  # type: ignore[arg-type]
+    tokenizer = make_micro_tokenizer(task.alphabet, settings.context)
+    model = make_micro_model(settings, tokenizer, workplace.seed("weights"))
+    lines = list(itertools.islice(task.corpus(workplace.seed("corpus")), recipe.steps * recipe.batch_size))
+    callback = WorkplaceCallback(workplace, meter, steps_per_rollout=1, watched="loss")
+    trainer = _PretrainingTrainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(workplace.folder),
+            per_device_train_batch_size=recipe.batch_size,
+            max_steps=recipe.steps,
+            learning_rate=recipe.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=recipe.warmup_steps,
+            weight_decay=recipe.weight_decay,
+            logging_steps=1,  # a mean over several steps would not survive a resume between them
+            save_strategy="no",
+            save_total_limit=2,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=not torch.cuda.is_available(),
+            seed=workplace.seed("trainer"),
+        ),
+        train_dataset=_Lines(lines, tokenizer),
+        data_collator=lambda rows: _collate(rows, tokenizer.pad_token_id),
+        callbacks=[callback],
+    )
+    trainer.trained_names = frozenset(name for name, _ in model.named_parameters())
+    run_trainer(trainer, workplace)
+
+    partial = work_folder(study.name, BASE.name) / "folder"
+    shutil.rmtree(partial, ignore_errors=True)
+    with disk_errors(folder):
+        model.cpu().save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in partial.iterdir():
+            path.chmod(0o644)
+            path.replace(folder / path.name)
+    history = [{"step": row["step"], "loss": row["loss"]} for row in trainer.state.log_history if "loss" in row]
+    write_json(folder / HISTORY, history)
+    files = [path for path in sorted(folder.iterdir()) if path.name in _made_by_save(folder)]
+    write_manifest(
+        folder,
+        study.name,
+        BASE.name,
+        payload,
+        [*files, folder / HISTORY],
+        callback.wall_seconds,
+        callback.peak_memory_bytes,
+        {"path": str(folder), "parameters": sum(p.numel() for p in model.parameters())},
+    )
+    workplace.discard()
+
+
+def _made_by_save(folder: Path) -> set[str]:
+    """What a Hugging Face model folder consists of."""
+    patterns = ("*.safetensors", "*.safetensors.index.json", "*config.json", "tokenizer*", "*.jinja")
+    others = ("special_tokens_map.json", "vocab*", "merges.txt", "added_tokens.json", "*.model")
+    return {path.name for pattern in (*patterns, *others) for path in folder.glob(pattern)}
+
+
+def _pin(study: Study, settings: FolderModel, folder: Path) -> None:
+    """Record the content of a model folder, which stays where it is."""
+    meter = Meter()
+    source = settings.path
+    files = sorted(source / name for name in _made_by_save(source))
+    if not any(path.suffix == ".safetensors" for path in files):
+        raise UserError(f"{source}: expected model.safetensors (or its shards), found none")
+    if not any(path.name.startswith("tokenizer") for path in files):
+        raise UserError(f"{source}: expected a tokenizer (tokenizer.json), found none")
+    write_manifest(
+        folder,
+        study.name,
+        BASE.name,
+        base_settings(study),
+        [path.absolute() for path in files],
+        meter.seconds,
+        meter.peak_memory_bytes,
+        {"path": str(source)},
+    )

@@ -1,0 +1,112 @@
+"""Records: one sampled answer to one problem a row; every score is a pure function of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onelayer.errors import UserError
+from onelayer.store import RECORDS, SCORES, read_json, replacing, run_folder
+
+SCHEMA = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("problem", pa.string(), nullable=False),
+        pa.field("decoding", pa.string(), nullable=False),  # "sample" or "greedy"
+        pa.field("sample", pa.int32(), nullable=False),  # 0 … k − 1; 0 for greedy
+        pa.field("completion", pa.string(), nullable=False),
+        pa.field("extracted", pa.string()),  # null where no answer was found
+        pa.field("correct", pa.bool_(), nullable=False),
+        pa.field("tokens", pa.int32(), nullable=False),
+        pa.field("clipped", pa.bool_(), nullable=False),  # the limit came before the end token
+    ]
+)
+
+
+def write_records(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write records atomically as Parquet."""
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary)
+
+
+def read_records(study: str, run: str) -> pd.DataFrame:
+    """Read a run's records.
+
+    Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
+    """
+    path = run_folder(study, run) / RECORDS
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no records yet; `onelayer evaluate {study} {run}` makes them") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"{path}: expected Parquet, found: {error}; `onelayer evaluate {study} {run}` makes it anew"
+        ) from None
+    if table.schema.names != SCHEMA.names:
+        raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {table.schema.names}")
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
+
+
+def read_scores(study: str, run: str) -> dict[str, dict[str, Any]]:
+    """Read the summary that stands beside a run's records. Raises UserError where there is none."""
+    scores: dict[str, dict[str, Any]] = read_json(
+        run_folder(study, run) / SCORES, f"onelayer evaluate {study} {run}"
+    )
+    return scores
+
+
+def problem_means(records: pd.DataFrame, split: str) -> pd.Series:
+    """Each problem's share of right samples, by problem id, sorted: the mean of this is avg@k.
+
+    Returns a float series of as many values as the split has problems.
+    """
+    chosen = records[(records["split"] == split) & (records["decoding"] == "sample")]
+    means: pd.Series = chosen.groupby("problem", sort=True)["correct"].mean()
+    return means
+
+
+def aligned(series: list[pd.Series]) -> npt.NDArray[np.float64]:
+    """Stack runs' problem means into shape (runs, problems).
+
+    Raises UserError where the runs were not scored on the same problems.
+    """
+    first = series[0]
+    for other in series[1:]:
+        if not other.index.equals(first.index):
+            raise UserError(
+                "records: expected every run to hold the same problems; evaluate the study again"
+                f" ({len(first)} problems against {len(other)})"
+            )
+    return np.stack([one.to_numpy(dtype=np.float64) for one in series])
+
+
+def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """The scores of a run by split, with what a score alone hides.
+
+    ``score`` is avg@k: the mean over problems of the share of right samples. ``clipped`` and ``unparsed``
+    are shares of the samples, ``mean_tokens`` their mean length.
+    """
+    result = {}
+    for split, part in records.groupby("split", sort=True):
+        samples = part[part["decoding"] == "sample"]
+        greedy = part[part["decoding"] == "greedy"]
+        result[str(split)] = {
+            "score": float(problem_means(part, str(split)).mean()),
+            "greedy": float(greedy["correct"].mean()),
+            "problems": int(samples["problem"].nunique()),
+            "samples": int(samples["sample"].max()) + 1,
+            "clipped": float(samples["clipped"].mean()),
+            "unparsed": float(samples["extracted"].isna().mean()),
+            "mean_tokens": float(samples["tokens"].mean()),
+        }
+    return result

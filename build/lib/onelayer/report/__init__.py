@@ -1,0 +1,1 @@
+"""The report: figures, tables and one self-contained HTML page; no torch."""

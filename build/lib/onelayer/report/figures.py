@@ -1,0 +1,139 @@
+"""The report's figures, as SVG text that stands in the page itself."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, told apart by colour-blind readers too.
+_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "svg.fonttype": "none",  # text stays text: it can be searched, and follows the reader's fonts
+}
+
+
+def profile(analysis: dict[str, Any]) -> str:
+    """C by layer with intervals, base and full as lines; the scores themselves where C is undefined."""
+    rows = analysis["layers"]
+    layers = [row["layer"] for row in rows]
+    key, base, full = ("contribution", 0.0, 1.0)
+    if not analysis["defined"]:
+        key, base, full = ("score", analysis["base"]["value"], analysis["full"]["value"])
+    values = [row[key]["value"] for row in rows]
+    below = [max(row[key]["value"] - row[key]["low"], 0) for row in rows]
+    above = [max(row[key]["high"] - row[key]["value"], 0) for row in rows]
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"profile-{analysis['study']}"}):
+        figure, axes = _axes(7.2, 3.6)
+        axes.axhline(full, color=_GREEN, linewidth=1.4, linestyle="--", label="full training")
+        axes.axhline(base, color=_GREY, linewidth=1.4, linestyle=":", label="base")
+        axes.errorbar(
+            layers,
+            values,
+            yerr=[below, above],
+            fmt="o",
+            color=_BLUE,
+            capsize=3,
+            markersize=5,
+            label=f"one layer ({analysis['confidence']:.0%} interval)",
+        )
+        best = analysis["best_layer"]
+        axes.plot(
+            [best["layer"]],
+            [best[key]["value"]],
+            "o",
+            markersize=11,
+            markerfacecolor="none",
+            markeredgecolor=_ORANGE,
+            markeredgewidth=1.8,
+            label="best on select",
+        )
+        axes.set_xlabel("layer trained alone")
+        axes.set_ylabel("contribution C" if analysis["defined"] else f"score (avg@{analysis['samples']})")
+        axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
+        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 1.17), ncols=4)
+        return _svg(figure, f"Contribution by layer, study {analysis['study']}")
+
+
+def search(analysis: dict[str, Any]) -> str | None:
+    """The score on ``select`` by learning rate; None where there was no search."""
+    rows = analysis["search"]["search"]
+    if not rows:
+        return None
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"search-{analysis['study']}"}):
+        figure, axes = _axes(7.2, 2.8)
+        axes.plot([row["learning_rate"] for row in rows], [row["select_score"] for row in rows], "o", color=_BLUE)
+        axes.axvline(
+            analysis["search"]["learning_rate"], color=_ORANGE, linewidth=1.4, linestyle="--", label="chosen"
+        )
+        axes.set_xscale("log")
+        axes.set_xticks(sorted({row["learning_rate"] for row in rows}))
+        axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda rate, _: f"{rate:g}"))
+        axes.xaxis.set_minor_formatter(mpl.ticker.NullFormatter())
+        axes.set_xlabel("learning rate (logarithmic)")
+        axes.set_ylabel("score on select, full training")
+        axes.legend(frameon=False, fontsize=9)
+        return _svg(figure, f"Learning-rate search, study {analysis['study']}")
+
+
+def curves(analysis: dict[str, Any]) -> str:
+    """The mean reward of each step's samples, smoothed, of the full runs and of every layer's runs."""
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"curves-{analysis['study']}"}):
+        figure, axes = _axes(7.2, 3.4)
+        drawn: set[str] = set()
+        for run, history in sorted(analysis["curves"].items(), reverse=True):  # full last, on top
+            kind = run.partition("-")[0]
+            if kind == "search":
+                continue
+            label = {"full": "full training", "layer": "one layer"}[kind]
+            axes.plot(
+                [row["step"] for row in history],
+                _smoothed([row["reward"] for row in history]),
+                color=_GREEN if kind == "full" else _BLUE,
+                linewidth=1.8 if kind == "full" else 0.7,
+                alpha=1.0 if kind == "full" else 0.5,
+                zorder=3 if kind == "full" else 2,
+                label=None if label in drawn else label,
+            )
+            drawn.add(label)
+        axes.set_xlabel("optimizer step")
+        axes.set_ylabel("mean reward of a batch")
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
+        return _svg(figure, f"Training curves, study {analysis['study']}")
+
+
+def _smoothed(values: list[float], span: int = 5) -> list[float]:
+    """Means over the last ``span`` values."""
+    return [
+        sum(values[max(0, end - span) : end]) / len(values[max(0, end - span) : end])
+        for end in range(1, len(values) + 1)
+    ]
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _svg(figure: Figure, title: str) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Title": title})
+    text = buffer.getvalue()
+    start = text.index("<svg")
+    return text[:start].split("<?xml", 1)[0] + text[start:].replace(
+        "<svg ", f'<svg role="img" aria-label="{title}" ', 1
+    )

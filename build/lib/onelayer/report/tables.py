@@ -1,0 +1,89 @@
+"""The tables behind the figures, as data frames: written as CSV, and shown in the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+
+def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a layer: what the profile figure draws, and each seed's figure."""
+    rows = []
+    for row in analysis["layers"]:
+        found = row["contribution"] or {"value": None, "low": None, "high": None}
+        per_seed = row["per_seed"] or [None] * len(analysis["seeds"])
+        rows.append(
+            {
+                "study": analysis["study"],
+                "layer": row["layer"],
+                "depth": row["depth"],
+                "rank": row["rank"],
+                "contribution": found["value"],
+                "low": found["low"],
+                "high": found["high"],
+                "score": row["score"]["value"],
+                "score_low": row["score"]["low"],
+                "score_high": row["score"]["high"],
+                "select_score": row["select_score"],
+                **{
+                    f"contribution_s{seed}": figure
+                    for seed, figure in zip(analysis["seeds"], per_seed, strict=True)
+                },
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def learning_rates(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a run of the search; no row where there was none."""
+    chosen = analysis["search"]["learning_rate"]
+    return pd.DataFrame(
+        [
+            {
+                "study": analysis["study"],
+                "learning_rate": row["learning_rate"],
+                "seed": row["seed"],
+                "select_score": row["select_score"],
+                "chosen": row["learning_rate"] == chosen,
+            }
+            for row in analysis["search"]["search"]
+        ],
+        columns=["study", "learning_rate", "seed", "select_score", "chosen"],
+    )
+
+
+def curves(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a run and step."""
+    return pd.DataFrame(
+        [
+            {"study": analysis["study"], "run": run, **row}
+            for run, history in analysis["curves"].items()
+            for row in history
+        ]
+    )
+
+
+def runs(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a run: its score with what a score alone hides, and what it cost."""
+    rows = []
+    for run, summary in analysis["summaries"].items():
+        split = "report" if "report" in summary else "select"
+        cost = analysis["cost"][run]
+        rows.append(
+            {
+                "study": analysis["study"],
+                "run": run,
+                "split": split,
+                "score": summary[split]["score"],
+                "greedy": summary[split]["greedy"],
+                "clipped": summary[split]["clipped"],
+                "unparsed": summary[split]["unparsed"],
+                "mean_tokens": summary[split]["mean_tokens"],
+                "train_seconds": cost["train_seconds"],
+                "evaluate_seconds": cost["evaluate_seconds"],
+                "peak_memory_mb": cost["peak_memory_bytes"] / 1e6,
+                "checkpoint_kb": cost["checkpoint_bytes"] / 1e3,
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,1 @@
+"""Reinforcement learning: rollouts, and the algorithms on TRL's trainer."""

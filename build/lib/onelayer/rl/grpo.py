@@ -1,0 +1,131 @@
+"""GRPO on TRL's trainer.
+
+For a group of G responses to one prompt, rewarded r_1 … r_G, every token of response i has the advantage
+
+    A_i = (r_i − mean(r)) / (std(r) + 1e-4)
+
+with the unbiased standard deviation, and the loss is the mean over responses of each response's mean over its
+tokens of −min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL, where ρ is the ratio of the policy to the one that
+sampled, and KL the estimator e^d − d − 1 with d = log π_ref − log π. Source: DeepSeekMath (arXiv 2402.03300,
+section 4.1), as ``trl.GRPOTrainer`` computes it with ``loss_type="grpo"`` and ``scale_rewards="group"``.
+
+What differs from TRL is no formula: sampling goes through `onelayer.rl.rollout`, and the gradient stops below
+the lowest trained layer, with gradient checkpointing too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+
+from onelayer.adaptation import check_trainable
+from onelayer.config import Training
+from onelayer.rl.rollout import Decoding, generate, row_seeds
+from onelayer.tasks.contract import Problem, Task
+from onelayer.training import ResumableMixin, Workplace
+
+Reward = Callable[..., list[float]]
+
+
+def grpo_config(
+    settings: Training, learning_rate: float, workplace: Workplace, precision: str, **overrides: Any
+) -> GRPOConfig:
+    """TRL's settings for ours."""
+    rows = settings.minibatch_prompts * settings.group_size
+    return GRPOConfig(
+        output_dir=str(workplace.folder),
+        loss_type="grpo",
+        scale_rewards="group",
+        max_steps=settings.steps,
+        learning_rate=learning_rate,
+        lr_scheduler_type=settings.schedule,
+        warmup_steps=settings.warmup_steps,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        beta=settings.kl,
+        epsilon=settings.clip,
+        temperature=settings.temperature,
+        top_p=1.0,
+        top_k=0,
+        max_completion_length=settings.max_tokens,
+        num_generations=settings.group_size,
+        per_device_train_batch_size=settings.microbatch_rows,
+        gradient_accumulation_steps=rows // settings.microbatch_rows,
+        steps_per_generation=settings.prompts_per_batch * settings.group_size // settings.microbatch_rows,
+        num_iterations=settings.inner_epochs,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False},
+        bf16=precision == "bfloat16",
+        logging_steps=1,
+        save_strategy="no",
+        save_total_limit=2,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+        seed=workplace.seed("order"),
+        **overrides,
+    )
+
+
+class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
+    """TRL's GRPO trainer, with our sampler and small resume saves."""
+
+    def __init__(self, *args: Any, trained_names: frozenset[str], workplace: Workplace, **kwargs: Any) -> None:
+        self.trained_names = trained_names
+        self._workplace = workplace
+        super().__init__(*args, **kwargs)
+        model = self.accelerator.unwrap_model(self.model)
+        if not model.get_input_embeddings().weight.requires_grad:
+            # With gradient checkpointing, transformers makes the embeddings' output ask for a gradient, at
+            # the start and again after every rollout. That would send the backward pass through every frozen
+            # layer; checkpointing without re-entrance needs no such thing.
+            model.enable_input_require_grads = lambda: None
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the optimizer, and assert that it and the model train what the adaptation says."""
+        optimizer = super().create_optimizer(*args, **kwargs)
+        check_trainable(self.accelerator.unwrap_model(self.model), self.optimizer, self.trained_names)
+        return optimizer
+
+    def _generate_single_turn(
+        self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any
+    ) -> tuple[list[list[int]], None]:
+        if self.use_vllm:
+            return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[no-any-return]
+        model = self.accelerator.unwrap_model(self.model)
+        decoding = Decoding(
+            max_tokens=self.max_completion_length,
+            end_ids=tuple(self.eos_token_ids),
+            pad_id=self._tokenizer.pad_token_id,
+            temperature=self.temperature,
+        )
+        seeds = row_seeds(
+            len(prompt_ids), self._workplace.seed("rollout", self.state.global_step, self.args.process_index)
+        )
+        plain = disable_gradient_checkpointing(model, self.args.gradient_checkpointing_kwargs)
+        with plain, self.accelerator.autocast():
+            return generate(model, prompt_ids, decoding, seeds), None
+
+
+def make_reward(task: Task, problems: Sequence[Problem]) -> Reward:
+    """The grade as a reward: 1.0 for a right answer, 0.0 for any other."""
+
+    def correct(completions: list[str], problem: list[int], **_: Any) -> list[float]:
+        return [
+            float(task.grade(problems[index], completion).correct)
+            for index, completion in zip(problem, completions, strict=True)
+        ]
+
+    return correct
+
+
+def prompt_dataset(problems: Sequence[Problem]) -> Dataset:
+    """The prompts as TRL reads them, each with the index of its problem."""
+    return Dataset.from_dict(
+        {"prompt": [problem.prompt for problem in problems], "problem": list(range(len(problems)))}
+    )

@@ -1,0 +1,172 @@
+"""Where things lie, and how they are written: atomically, hashed, and by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onelayer.errors import UserError
+
+DATA = Path("data")
+WORK = Path(".work")
+REPORTS = Path("reports")
+REPORT = REPORTS / "report.html"
+
+SPLITS = ("train", "select", "report")
+
+# Files of a run's folder.
+ADAPTED = "adapted.safetensors"
+HISTORY = "history.json"
+RECORDS = "records.parquet"
+SCORES = "scores.json"
+PROGRESS = "progress.json"
+
+
+def study_folder(study: str) -> Path:
+    """All that a study leaves; one DVC output."""
+    return DATA / study
+
+
+def problems_file(study: str, split: str) -> Path:
+    """The problems of one split, one JSON object a row."""
+    return study_folder(study) / "problems" / f"{split}.jsonl"
+
+
+def run_folder(study: str, run: str) -> Path:
+    """All that a run leaves: checkpoint, manifest, records, scores."""
+    return study_folder(study) / "runs" / run
+
+
+def prepared_receipt(study: str) -> Path:
+    """Written when the problems of a study are complete."""
+    return study_folder(study) / "problems.json"
+
+
+def job_receipt(study: str, job: str, phase: str) -> Path:
+    """Written when every run of a job has gone through a phase (``trained`` or ``evaluated``)."""
+    return study_folder(study) / "jobs" / f"{job}.{phase}.json"
+
+
+def learning_rate_file(study: str) -> Path:
+    """The learning rate that the search chose, with every rate tried and its score."""
+    return study_folder(study) / "learning_rate.json"
+
+
+def analysis_file(study: str) -> Path:
+    """The study's analysis."""
+    return study_folder(study) / "analysis.json"
+
+
+def work_folder(study: str, run: str) -> Path:
+    """Where unfinished work of a run lies, by fingerprint; nothing versions it."""
+    return WORK / study / run
+
+
+def file_sha256(path: Path) -> str:
+    """Hash a file's content (sha256, hexadecimal)."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a refused write into a UserError that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(
+                f"{path}: the disk is full; nothing half-written was kept. Free some space and start again: "
+                "finished runs are kept, and unfinished ones go on from their last save"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        raise
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``, which takes its place when the block ends without an error.
+
+    The content is on the disk before the name is, so a file of this name is always whole. Raises UserError
+    where the disk is full or refuses.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically. Raises UserError where the disk is full or refuses."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON atomically, leaving a file that already says the same untouched.
+
+    Raises UserError where the disk is full; ValueError where a figure is not finite.
+    """
+    text = (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+    if not (path.is_file() and path.read_bytes() == text):
+        write_bytes(path, text)
+
+
+def read_json(path: Path, made_by: str) -> Any:
+    """Read a JSON file of ours. Raises UserError, naming the command that makes it, where it is no JSON."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{path}: not found; `{made_by}` makes it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: expected JSON, found: {error}; `{made_by}` makes it anew") from None
+
+
+@contextlib.contextmanager
+def exclusive(study: str, run: str) -> Iterator[None]:
+    """Hold a run against every other process; wait, saying so, while another holds it.
+
+    The lock is the kernel's (flock), so it ends with its owner however the owner ends.
+    """
+    path = WORK / study / f"{run}.lock"
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("a+")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{study}/{run}: another process is at work on it; waiting for it to end", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def is_held(study: str, run: str) -> bool:
+    """Tell whether some process is at work on a run."""
+    path = WORK / study / f"{run}.lock"
+    if not path.exists():
+        return False
+    with path.open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

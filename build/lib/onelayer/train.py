@@ -1,0 +1,103 @@
+"""The train phase: one run after another, each only where its fingerprint is not there yet."""
+
+from __future__ import annotations
+
+from onelayer.adaptation import apply_adaptation, check_moved
+from onelayer.config import Study
+from onelayer.errors import UserError
+from onelayer.fingerprint import digest
+from onelayer.grid import Run
+from onelayer.manifest import Meter, write_manifest
+from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted, weight_files
+from onelayer.prepare import read_problems
+from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
+from onelayer.state import StudyState
+from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
+from onelayer.tasks import make_task
+from onelayer.training import Workplace, WorkplaceCallback, run_trainer, use_threads
+
+# What of TRL's log belongs to a run's history: what a training curve shows, and what a score hides.
+_CURVES = {
+    "step": "step",
+    "reward": "reward",
+    "frac_reward_zero_std": "groups_without_signal",
+    "kl": "kl",
+    "entropy": "entropy",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "completions/mean_length": "mean_tokens",
+    "completions/clipped_ratio": "clipped",
+    "clip_ratio/region_mean": "ratio_clipped",
+}
+
+
+def train_run(study: Study, run: Run) -> None:
+    """Train one run from the base, prove what it trained, and write its checkpoint, history and manifest.
+
+    Raises UserError where the study is not ready for it or the disk is full, and AdaptationError where the
+    run trained anything but its adaptation.
+    """
+    payload = StudyState(study).expected_training(run)
+    if isinstance(payload, str):
+        raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
+    meter = Meter()
+    use_threads(study.resources.threads)
+    base = base_manifest(study)
+    problems = read_problems(study, "train")
+    workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
+    model = load_base(study, base)
+    # TRL reads the reference model from the path that the configuration names.
+    model.config._name_or_path = str(base_folder(study, base))
+    names = apply_adaptation(model, run)
+    callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
+    precision = study.model.precision if study.model.kind == "folder" else "float32"
+    trainer = OneLayerGRPOTrainer(
+        model=model,
+        reward_funcs=make_reward(make_task(study), problems),
+        args=grpo_config(study.training, payload["learning_rate"], workplace, precision),
+        train_dataset=prompt_dataset(problems),
+        processing_class=load_tokenizer(study, base),
+        callbacks=[callback],
+        trained_names=names,
+        workplace=workplace,
+    )
+    run_trainer(trainer, workplace)
+
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    moved = check_moved(model, weight_files(base), trainer.optimizer, names)
+    if not moved:
+        print(
+            f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
+            " gradient",
+            flush=True,
+        )
+    folder = run_folder(study.name, run.name)
+    save_adapted(model, names, folder / ADAPTED)
+    history = [
+        {ours: row[theirs] for theirs, ours in _CURVES.items() if theirs in row}
+        for row in trainer.state.log_history
+        if "reward" in row
+    ]
+    write_json(folder / HISTORY, history)
+    write_manifest(
+        folder,
+        study.name,
+        run.name,
+        payload,
+        [folder / ADAPTED, folder / HISTORY],
+        callback.wall_seconds,
+        callback.peak_memory_bytes,
+        {
+            "kind": run.kind,
+            "layers": list(run.layers),
+            "training_seed": run.seed,
+            "learning_rate": payload["learning_rate"],
+            "moved": moved,
+            "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "tokens": trainer.state.num_input_tokens_seen,
+            "device": str(trainer.accelerator.device),
+            "threads": study.resources.threads,
+        },
+    )
+    workplace.discard()

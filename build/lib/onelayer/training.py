@@ -1,0 +1,206 @@
+"""What every trainer here shares: small resume saves, a seed a step, progress that others can read.
+
+A run's unfinished work lies in ``.work/<study>/<run>/<fingerprint>/``. A save there holds only the tensors
+that train, the optimizer's state and the trainer's; it counts once its marker is written, last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
+
+from onelayer.manifest import Meter
+from onelayer.models import adapt, save_adapted
+from onelayer.seeds import derive_seed
+from onelayer.store import ADAPTED, PROGRESS, WORK, disk_errors, write_json
+
+_MARKER = "complete.json"
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where and as what a run trains: its folder for unfinished work, and the names its draws are seeded by."""
+
+    study: str
+    study_seed: int
+    run: str
+    fingerprint: str
+    save_every_seconds: float
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this run's unfinished work, of this fingerprint alone."""
+        return WORK / self.study / self.run / self.fingerprint[:16]
+
+    def seed(self, *parts: object) -> int:
+        """The seed of a draw of this run."""
+        return derive_seed(self.study_seed, self.run, *parts)
+
+    def discard(self) -> None:
+        """Remove all unfinished work of the run, whatever its fingerprint: it is finished."""
+        shutil.rmtree(self.folder.parent, ignore_errors=True)
+
+
+def last_save(workplace: Workplace) -> Path | None:
+    """The newest whole save of a run; None where it starts from the beginning."""
+    saves = sorted(
+        (path for path in workplace.folder.glob("checkpoint-*") if (path / _MARKER).is_file()),
+        key=lambda path: int(path.name.rpartition("-")[2]),
+    )
+    return saves[-1] if saves else None
+
+
+class ResumableMixin(Trainer):  # type: ignore[misc]
+    """A Trainer whose saves hold only what trains."""
+
+    trained_names: frozenset[str]
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Write none: a resume save is no model to publish."""
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_adapted(self.model, self.trained_names, folder / ADAPTED)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        adapt(model or self.model, Path(resume_from_checkpoint) / ADAPTED)
+
+
+class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
+    """Seeds each step, saves on a time budget, and tells how far the run is.
+
+    Saves fall only between rollouts (every ``steps_per_rollout`` steps), so that no sampled batch has to be
+    kept: the batch that follows is drawn anew from its step's seed.
+    """
+
+    def __init__(self, workplace: Workplace, meter: Meter, steps_per_rollout: int, watched: str) -> None:
+        self._workplace = workplace
+        self._meter = meter
+        self._steps_per_rollout = steps_per_rollout
+        self._watched = watched
+        self._last_save = self._last_line = time.monotonic()
+        self._first_step = 0
+        save = last_save(workplace)
+        earlier = json.loads((save / _MARKER).read_text()) if save else {}
+        self._earlier_seconds: float = earlier.get("wall_seconds", 0.0)
+        self._earlier_peak: int = earlier.get("peak_memory_bytes", 0)
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds over every start of the run, what was lost between a save and a kill excepted."""
+        return self._earlier_seconds + self._meter.seconds
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The peak over every start of the run."""
+        return max(self._earlier_peak, self._meter.peak_memory_bytes)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Say where the run starts."""
+        self._first_step = state.global_step
+        how = f"goes on from step {state.global_step}" if state.global_step else "starts"
+        self._say(f"{how}, {state.max_steps} steps")
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Seed every generator by the step, so that a resumed step draws what an uninterrupted one draws."""
+        set_seed(self._workplace.seed("step", state.global_step))
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Ask for a save where one is due."""
+        due = time.monotonic() - self._last_save >= self._workplace.save_every_seconds
+        if due and state.global_step % self._steps_per_rollout == 0 and state.global_step < state.max_steps:
+            control.should_save = True
+        return control
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Mark the save as whole: its files first reach the disk, then the marker does."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        for path in folder.iterdir():
+            with path.open("rb") as handle:
+                os.fsync(handle.fileno())
+        write_json(
+            folder / _MARKER,
+            {"wall_seconds": self.wall_seconds, "peak_memory_bytes": self.peak_memory_bytes},
+        )
+        self._last_save = time.monotonic()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Print a line now and then, and leave the figures for `onelayer status`."""
+        value = (logs or {}).get(self._watched)
+        now = time.monotonic()
+        last = state.global_step >= state.max_steps
+        if value is None or (now - self._last_line < _SECONDS_BETWEEN_LINES and not last):
+            return
+        self._last_line = now
+        done = max(state.global_step - self._first_step, 1)
+        left = self._meter.seconds / done * (state.max_steps - state.global_step)
+        self._say(f"step {state.global_step}/{state.max_steps}, {self._watched} {value:.3f}, {left:.0f} s left")
+        write_json(
+            self._workplace.folder / PROGRESS,
+            {
+                "pid": os.getpid(),
+                "step": state.global_step,
+                "steps": state.max_steps,
+                self._watched: value,
+                "seconds_left": round(left, 1),
+            },
+        )
+
+    def _say(self, text: str) -> None:
+        print(f"{self._workplace.study}/{self._workplace.run}: {text}", flush=True)
+
+
+def run_trainer(trainer: ResumableMixin, workplace: Workplace) -> None:
+    """Train to the end, from the newest whole save where there is one.
+
+    Raises UserError where the disk is full.
+    """
+    save = last_save(workplace)
+    trainer.remove_callback(PrinterCallback)  # the workplace's own lines say more, and less often
+    with disk_errors(workplace.folder):
+        workplace.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            trainer.train(resume_from_checkpoint=str(save) if save else None)
+        except RuntimeError as error:
+            # torch.save reports a full disk as a failed write of its archive.
+            if "PytorchStreamWriter failed" in str(error) or "unexpected pos" in str(error):
+                raise OSError(28, "no space left for a resume save", str(workplace.folder)) from error
+            raise
+
+
+def use_threads(count: int) -> None:
+    """Let torch use this many threads: runs that share a machine must share its cores."""
+    torch.set_num_threads(count)
