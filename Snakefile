@@ -14,7 +14,7 @@ include: "workflow/rules/report.smk"
 
 
 rule all:
+    default_target: True
     input:
         "reports/report.html",
         "reports/metrics.json",
-    default_target: True

@@ -38,6 +38,7 @@ README = Path(__file__).with_name("README.md")
 def measure(variant: str, steps: int) -> dict[str, Any]:
     """Take a warm-up step and then ``steps`` steps in this process; return seconds of each and peak memory."""
     import torch
+    from datasets import Dataset
     from transformers import Qwen3Config, Qwen3ForCausalLM
     from trl import GRPOConfig, GRPOTrainer
 
@@ -48,7 +49,6 @@ def measure(variant: str, steps: int) -> dict[str, Any]:
     from onelayer.models import make_micro_tokenizer
     from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
     from onelayer.training import Workplace
-    from datasets import Dataset
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)

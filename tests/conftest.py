@@ -59,7 +59,9 @@ def write_study(name: str, settings: dict[str, Any]) -> None:
 
 def write_params(studies: list[str], **more: Any) -> None:
     """Write params.yaml into the current project."""
-    Path("params.yaml").write_text(yaml.safe_dump({"studies": studies, "defaults": {"seed": 0}, **more}, sort_keys=False))
+    Path("params.yaml").write_text(
+        yaml.safe_dump({"studies": studies, "defaults": {"seed": 0}, **more}, sort_keys=False)
+    )
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_an_optimizer_with_other_parameters_is_refused(model: Any) -> None:
     check_trainable(model, torch.optim.AdamW(right), names)
     with pytest.raises(AdaptationError, match="in the optimizer: missing"):
         check_trainable(model, torch.optim.AdamW(right[:-1]), names)
-    with pytest.raises(AdaptationError, match="in the optimizer: missing .* unexpected"):
+    with pytest.raises(AdaptationError, match=r"in the optimizer: missing .* unexpected"):
         check_trainable(model, torch.optim.AdamW(list(model.model.layers[0].parameters())), names)
     model.model.norm.weight.requires_grad_(True)
     with pytest.raises(AdaptationError, match=r"trainable: missing \[\], unexpected \['model\.norm\.weight'\]"):

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, TINY, deep_copy, write_params, write_study
+from omegaconf import OmegaConf
 
+from conftest import ROOT, TINY, deep_copy, write_params, write_study
 from onelayer.config import Training, load_params, load_study
 from onelayer.errors import UserError
 
@@ -40,7 +41,11 @@ class TestRefusals:
             (("training", "learning_rates"), [0.1, 0.1], "learning_rates: expected each value once, found 0.1"),
             (("training", "learning_rates"), [], "training.learning_rates: found []"),
             (("training", "learning_rates"), [float("inf")], "training.learning_rates[0]: found inf"),
-            (("training", "microbatch"), 7, "a mini-batch of 16 responses must be a multiple of microbatch, found 7"),
+            (
+                ("training", "microbatch"),
+                7,
+                "a mini-batch of 16 responses must be a multiple of microbatch, found 7",
+            ),
             (("training", "prompts_per_minibatch"), 3, "multiple of prompts_per_minibatch, found 3"),
             (("runs", "seeds"), [0, 1, 1], "runs.seeds: expected each value once, found 1 more than once"),
             (("runs", "seeds"), [], "runs.seeds: found []"),
@@ -159,5 +164,10 @@ def test_batches() -> None:
 def test_the_studies_of_the_repository_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for path in Path("studies").glob("*.yaml"):
-        assert load_study(path.stem).name == path.stem
+        model = OmegaConf.load(path).model
+        if model.kind == "folder" and not Path(model.path).exists():
+            with pytest.raises(UserError, match=r"config\.json: not found"):  # the user must first put it there
+                load_study(path.stem)
+        else:
+            assert load_study(path.stem).name == path.stem
     assert set(load_params().studies) <= {path.stem for path in Path("studies").glob("*.yaml")}

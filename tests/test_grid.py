@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import TINY, deep_copy
 
+from conftest import TINY, deep_copy
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.grid import all_runs, find_job, find_runs, jobs

@@ -15,9 +15,14 @@ from onelayer.errors import UserError
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b.json"
     store.write_json(path, {"x": 1})
-    with pytest.raises(RuntimeError), store.replacing(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+
+    def fail() -> None:
+        with store.replacing(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert json.loads(path.read_text()) == {"x": 1}
     assert os.listdir(path.parent) == ["b.json"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, deep_copy, write_params, write_study
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import phases, training
 from onelayer.config import Study, load_study
 from onelayer.errors import UserError

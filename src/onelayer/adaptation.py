@@ -94,8 +94,7 @@ def check_moved(
             raise AdaptationError(f"{name}: frozen, yet it differs from the base")
         if name in names and same and has_gradient_history(optimizer, parameter):
             raise AdaptationError(
-                f"{name}: it had a gradient, yet it did not move; the learning rate is too small for"
-                f" {parameter.dtype}"
+                f"{name}: it had a gradient, yet it did not move; the learning rate is too small for {parameter.dtype}"
             )
         moved |= not same
     for name, buffer in model.named_buffers():

@@ -92,8 +92,7 @@ def _answers(
     for start in range(0, len(asked), settings.batch_size):
         batch = asked[start : start + settings.batch_size]
         seeds = [
-            derive_seed(study.seed, run.name, "evaluate", split, problems[index].id, sample)
-            for index, sample in batch
+            derive_seed(study.seed, run.name, "evaluate", split, problems[index].id, sample) for index, sample in batch
         ]
         answers = generate(model, [prompts[index] for index, _ in batch], decoding, None if greedy else seeds)
         made += [(index, sample, answer) for (index, sample), answer in zip(batch, answers, strict=True)]

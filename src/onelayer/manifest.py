@@ -109,8 +109,7 @@ def write_manifest(
         fingerprint=digest(payload),
         settings=payload,
         files={
-            str(path.relative_to(folder) if path.is_relative_to(folder) else path): file_sha256(path)
-            for path in files
+            str(path.relative_to(folder) if path.is_relative_to(folder) else path): file_sha256(path) for path in files
         },
         versions={name: version(name) for name in _DISTRIBUTIONS} | {"python": platform.python_version()},
         git_commit=git_commit(),

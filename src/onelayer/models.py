@@ -114,9 +114,7 @@ def load_tokenizer(study: Study, manifest: Manifest) -> Any:
 def save_adapted(model: Any, names: frozenset[str], path: Path) -> None:
     """Write only what a run trained, atomically (safetensors; a tied tensor once)."""
     tensors = {
-        name: parameter.detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
-        if name in names
+        name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters() if name in names
     }
     with replacing(path) as temporary:
         write_tensors(tensors, temporary)

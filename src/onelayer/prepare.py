@@ -112,7 +112,5 @@ def read_problems(study: Study, split: str) -> tuple[Problem, ...]:
         try:
             problems.append(Problem(**json.loads(line)))
         except (json.JSONDecodeError, TypeError) as error:
-            raise UserError(
-                f"{path}: row {number}: {error}; `onelayer prepare {study.name}` makes it anew"
-            ) from None
+            raise UserError(f"{path}: row {number}: {error}; `onelayer prepare {study.name}` makes it anew") from None
     return tuple(problems)

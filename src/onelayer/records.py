@@ -59,9 +59,7 @@ def read_records(study: str, run: str) -> pd.DataFrame:
 
 def read_scores(study: str, run: str) -> dict[str, dict[str, Any]]:
     """Read the summary that stands beside a run's records. Raises UserError where there is none."""
-    scores: dict[str, dict[str, Any]] = read_json(
-        run_folder(study, run) / SCORES, f"onelayer evaluate {study} {run}"
-    )
+    scores: dict[str, dict[str, Any]] = read_json(run_folder(study, run) / SCORES, f"onelayer evaluate {study} {run}")
     return scores
 
 

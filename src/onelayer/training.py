@@ -136,9 +136,7 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
             control.should_save = True
         return control
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Mark the save as whole: its files first reach the disk, then the marker does."""
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         for path in folder.iterdir():

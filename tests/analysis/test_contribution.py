@@ -25,9 +25,7 @@ def test_worked_example_of_the_paper() -> None:
     assert contribution(51.8, 44.1, 50.8) == pytest.approx(7.7 / 6.7)
 
 
-@given(
-    st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1), st.floats(0.1, 10), st.floats(-5, 5)
-)
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1), st.floats(0.1, 10), st.floats(-5, 5))
 def test_contribution_ignores_scale_and_shift(score: float, base: float, gain: float, a: float, b: float) -> None:
     plain = contribution(score, base, base + gain)
     moved = contribution(a * score + b, a * base + b, a * (base + gain) + b)
@@ -126,10 +124,12 @@ def test_intervals_cover_a_known_truth() -> None:
     problems, seeds, hits = 200, 3, 0
     for study in range(500):
         ease = rng.normal(0, 1, problems)
+
         def arm(level: float, runs: int, ease: np.ndarray = ease) -> np.ndarray:
             luck = rng.normal(0, 0.02, (runs, 1))
             chance = np.clip(level + luck + 0.1 * ease, 0, 1)
             return rng.binomial(4, chance, (runs, problems)) / 4
+
         found = scan(arm(0.3, 1), arm(0.7, seeds), {0: arm(0.5, seeds)}, bootstrap(problems, 400, study))
         one = found.contributions[0]
         assert one is not None
@@ -150,7 +150,13 @@ def test_ranks_of_the_paper() -> None:
 
 @pytest.mark.parametrize(
     ("layers", "count", "expected"),
-    [(28, 5, range(11, 16)), (36, 5, range(15, 20)), (28, 10, range(9, 19)), (8, 1, range(3, 4)), (2, 2, range(2))],
+    [
+        (28, 5, range(11, 16)),
+        (36, 5, range(15, 20)),
+        (28, 10, range(9, 19)),
+        (8, 1, range(3, 4)),
+        (2, 2, range(2)),
+    ],
 )
 def test_middle_layers(layers: int, count: int, expected: range) -> None:
     assert middle_layers(layers, count) == list(expected)

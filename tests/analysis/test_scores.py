@@ -5,12 +5,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from analysis.test_contribution import PAPER
 
 
 def contribution(text: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["onelayer", "contribution", "/dev/stdin", *options], input=text, capture_output=True, text=True, check=False
+        ["onelayer", "contribution", "/dev/stdin", *options],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -40,7 +45,11 @@ def test_the_papers_28_layers() -> None:
     [
         ("layer,score\n1,2\n", ["--base", "5", "--full", "5"], "contributions are undefined"),
         ("layer,score\n1,2\n", ["--base", "nan", "--full", "5"], "contributions are undefined"),
-        ("layer,points\n1,2\n", ["--base", "1", "--full", "5"], "expected the columns layer,score; found layer,points"),
+        (
+            "layer,points\n1,2\n",
+            ["--base", "1", "--full", "5"],
+            "expected the columns layer,score; found layer,points",
+        ),
         ("layer,score\n1,two\n", ["--base", "1", "--full", "5"], "row 2: expected a layer number and a score"),
         ("layer,score\n1,2\n1,3\n", ["--base", "1", "--full", "5"], "row 3: layer 1 stands twice"),
         ("layer,score\n-1,2\n", ["--base", "1", "--full", "5"], "row 2: expected a layer of 0 or more"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from conftest import TINY, deep_copy, write_params, write_study
 
 pytestmark = pytest.mark.graph
@@ -232,40 +233,45 @@ def trainers() -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("engine", ["dvc", "snakemake"])
-@pytest.mark.parametrize("victim", ["trainer", "everything"])
-def test_kill_in_the_middle_and_start_again(here: Path, engine: str, victim: str) -> None:
-    """However hard it ends, the next start goes on, and every figure equals an undisturbed run's."""
+def slow_settings() -> dict[str, Any]:
     slow = settings()
     slow["training"]["steps"] = 400
     slow["training"]["learning_rates"] = [0.001]
     slow["runs"]["layers"] = [1]
-    write_study("tiny", slow)
+    return slow
+
+
+@pytest.fixture(scope="module")
+def undisturbed(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """What the slow study leaves where nothing disturbs it."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "project"
+    shutil.copytree(finished, folder, symlinks=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_study("tiny", slow_settings())
+        snakemake()
+        return everything(), metrics()
+
+
+@pytest.mark.parametrize(("engine", "victim"), [("dvc", "everything"), ("snakemake", "trainer")])
+def test_kill_in_the_middle_and_start_again(
+    here: Path, undisturbed: tuple[dict[str, bytes], dict[str, Any]], engine: str, victim: str
+) -> None:
+    """However hard it ends, the next start goes on, and every figure equals an undisturbed run's."""
+    write_study("tiny", slow_settings())
     command = ("dvc", "repro") if engine == "dvc" else ("snakemake", "--cores", "2")
     process = start(*command)
     wait_for_save("full-s0")
-    if victim == "trainer":
-        for pid in trainers():
-            os.kill(pid, signal.SIGKILL)
-    else:
+    assert Path("data/tiny/runs/full-s0/manifest.json").read_text().count('"steps": 3')  # still the old one
+    if victim == "everything":
         os.killpg(process.pid, signal.SIGKILL)
-        for pid in trainers():
-            os.kill(pid, signal.SIGKILL)
+    for pid in trainers():
+        os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=300)
     assert process.returncode != 0
-    assert not Path("data/tiny/runs/full-s0/manifest.json").exists() or "400" not in json.dumps(
-        json.loads(Path("data/tiny/runs/full-s0/manifest.json").read_text())["settings"]["training"]
-    )
     output = run(*command)
     assert re.search(r"tiny/full-s0: goes on from step \d+, 400 steps", output)
-    resumed, resumed_metrics = everything(), metrics()
-    shutil.rmtree("data/tiny")
-    shutil.rmtree(".work")
-    run("snakemake", "--cores", "2")
-    undisturbed = everything()
-    assert resumed_metrics == metrics()
-    for path, content in undisturbed.items():
-        assert resumed[path] == content, path
+    assert (everything(), metrics()) == undisturbed
 
 
 def test_snakemake_alone_then_dvc_commit(here: Path) -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import ROOT
 from onelayer.grading.numbers import final_number, same_number
 
 

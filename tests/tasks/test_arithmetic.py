@@ -13,17 +13,15 @@ from onelayer.tasks.contract import Problem
 def task(careless: float = 0.5, seed: int = 0, **sizes: int) -> Arithmetic:
     sizes = {"train": 300, "select": 60, "report": 90, **sizes}
     return Arithmetic(
-        ArithmeticTask(kind="arithmetic", digits=2, operations=("+", "-", "#"), careless=careless, sizes=sizes), seed
+        ArithmeticTask(kind="arithmetic", digits=2, operations=("+", "-", "#"), careless=careless, sizes=sizes),
+        seed,
     )
 
 
 def right_answer(prompt: str) -> str:
     """Independently: parse the prompt and work it out."""
     expression = prompt.removesuffix("=")
-    if "#" in expression:
-        value = max(map(int, expression.split("#")))
-    else:
-        value = eval(expression)
+    value = max(map(int, expression.split("#"))) if "#" in expression else eval(expression)
     return "".join(reversed(str(value)))
 
 

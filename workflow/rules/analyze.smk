@@ -6,9 +6,11 @@ rule analyze:
         ),
     output:
         "data/{study}/analysis.json",
-    params:
-        settings=lambda wildcards: study(wildcards.study).analysis.model_dump(mode="json"),
     log:
         "logs/{study}/analyze.log",
+    params:
+        settings=lambda wildcards: study(wildcards.study).analysis.model_dump(
+            mode="json"
+        ),
     shell:
         "onelayer analyze {wildcards.study} 2>&1 | tee {log}"

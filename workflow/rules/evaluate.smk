@@ -5,15 +5,17 @@ rule evaluate:
         trained="data/{study}/jobs/{job}.trained.json",
     output:
         "data/{study}/jobs/{job}.evaluated.json",
-    params:
-        settings=lambda wildcards: [
-            fingerprint.digest(fingerprint.evaluation_settings(study(wildcards.study), run))
-            for run in job_runs(wildcards)
-        ],
+    log:
+        "logs/{study}/{job}.evaluated.log",
     threads: lambda wildcards: study(wildcards.study).resources.threads
     resources:
         mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
-    log:
-        "logs/{study}/{job}.evaluated.log",
+    params:
+        settings=lambda wildcards: [
+            fingerprint.digest(
+                fingerprint.evaluation_settings(study(wildcards.study), run)
+            )
+            for run in job_runs(wildcards)
+        ],
     shell:
         "onelayer evaluate {wildcards.study} --job {wildcards.job} 2>&1 | tee {log}"

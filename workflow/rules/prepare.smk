@@ -3,11 +3,11 @@ rule prepare:
         lambda wildcards: [str(path) for path in source_files(study(wildcards.study))],
     output:
         "data/{study}/problems.json",
+    log:
+        "logs/{study}/prepare.log",
     params:
         settings=lambda wildcards: fingerprint.digest(
             fingerprint.problems_payload(study(wildcards.study), {})
         ),
-    log:
-        "logs/{study}/prepare.log",
     shell:
         "onelayer prepare {wildcards.study} 2>&1 | tee {log}"

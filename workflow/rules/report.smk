@@ -3,10 +3,10 @@ rule compare:
         expand("data/{study}/analysis.json", study=STUDIES),
     output:
         "reports/metrics.json",
-    params:
-        studies=STUDIES,
     log:
         "logs/compare.log",
+    params:
+        studies=STUDIES,
     shell:
         "onelayer compare {params.studies} 2>&1 | tee {log}"
 
@@ -17,10 +17,10 @@ rule report:
         metrics="reports/metrics.json",
     output:
         "reports/report.html",
+    log:
+        "logs/report.log",
     params:
         studies=STUDIES,
         options=PARAMS.report.model_dump(mode="json"),
-    log:
-        "logs/report.log",
     shell:
         "onelayer report {params.studies} 2>&1 | tee {log}"

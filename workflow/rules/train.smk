@@ -1,15 +1,15 @@
 rule base:
     output:
         "data/{study}/jobs/base.trained.json",
+    log:
+        "logs/{study}/base.log",
+    threads: lambda wildcards: study(wildcards.study).resources.base_threads
+    resources:
+        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
     params:
         settings=lambda wildcards: fingerprint.digest(
             fingerprint.base_settings(study(wildcards.study))
         ),
-    threads: lambda wildcards: study(wildcards.study).resources.base_threads
-    resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
-    log:
-        "logs/{study}/base.log",
     shell:
         "onelayer base {wildcards.study} 2>&1 | tee {log}"
 
@@ -19,10 +19,10 @@ rule choose_rate:
         lambda wildcards: receipts(wildcards, "evaluated", {"search"}),
     output:
         "data/{study}/learning_rate.json",
-    params:
-        rates=lambda wildcards: list(study(wildcards.study).training.learning_rates),
     log:
         "logs/{study}/choose_rate.log",
+    params:
+        rates=lambda wildcards: list(study(wildcards.study).training.learning_rates),
     shell:
         "onelayer choose-rate {wildcards.study} 2>&1 | tee {log}"
 
@@ -42,16 +42,18 @@ rule train:
         unpack(training_input),
     output:
         "data/{study}/jobs/{job}.trained.json",
-    params:
-        settings=lambda wildcards: [
-            fingerprint.digest(fingerprint.training_settings(study(wildcards.study), run))
-            for run in job_runs(wildcards)
-        ],
+    log:
+        "logs/{study}/{job}.trained.log",
     threads: lambda wildcards: study(wildcards.study).resources.threads
     resources:
         mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
-    log:
-        "logs/{study}/{job}.trained.log",
+    params:
+        settings=lambda wildcards: [
+            fingerprint.digest(
+                fingerprint.training_settings(study(wildcards.study), run)
+            )
+            for run in job_runs(wildcards)
+        ],
     shell:
         "onelayer train {wildcards.study} --job {wildcards.job} 2>&1 | tee {log}"
 

@@ -31,9 +31,7 @@ def analyze(study: Study) -> dict[str, Any]:
             raise UserError(f"{study.name}/{run.name}: no valid records ({standing.reason})")
     records = {run.name: read_records(study.name, run.name) for run in runs}
     means = {
-        split: {
-            run.name: problem_means(records[run.name], split) for run in runs if split in evaluated_splits(run)
-        }
+        split: {run.name: problem_means(records[run.name], split) for run in runs if split in evaluated_splits(run)}
         for split in ("select", "report")
     }
     scans = {split: _scan(study, split, means[split]) for split in means}

@@ -77,9 +77,7 @@ def search(analysis: dict[str, Any]) -> str | None:
     with mpl.rc_context({**_STYLE, "svg.hashsalt": f"search-{analysis['study']}"}):
         figure, axes = _axes(7.2, 2.8)
         axes.plot([row["learning_rate"] for row in rows], [row["select_score"] for row in rows], "o", color=_BLUE)
-        axes.axvline(
-            analysis["search"]["learning_rate"], color=_ORANGE, linewidth=1.4, linestyle="--", label="chosen"
-        )
+        axes.axvline(analysis["search"]["learning_rate"], color=_ORANGE, linewidth=1.4, linestyle="--", label="chosen")
         axes.set_xscale("log")
         axes.set_xticks(sorted({row["learning_rate"] for row in rows}))
         axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda rate, _: f"{rate:g}"))

@@ -26,10 +26,7 @@ def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
                 "score_low": row["score"]["low"],
                 "score_high": row["score"]["high"],
                 "select_score": row["select_score"],
-                **{
-                    f"contribution_s{seed}": figure
-                    for seed, figure in zip(analysis["seeds"], per_seed, strict=True)
-                },
+                **{f"contribution_s{seed}": figure for seed, figure in zip(analysis["seeds"], per_seed, strict=True)},
             }
         )
     return pd.DataFrame(rows)

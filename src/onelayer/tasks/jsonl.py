@@ -80,9 +80,7 @@ class Jsonl:
             raise UserError(f"{path}: row {number}: expected a JSON object, found {type(row).__name__}")
         for field in (self.settings.question, self.settings.answer):
             if row.get(field) is None or not str(row[field]).strip():
-                raise UserError(
-                    f"{path}: row {number}: expected a value in {field!r}, found the fields {sorted(row)}"
-                )
+                raise UserError(f"{path}: row {number}: expected a value in {field!r}, found the fields {sorted(row)}")
         answer = str(row[self.settings.answer])
         if self.settings.answer_after is not None:
             _, mark, tail = answer.rpartition(self.settings.answer_after)

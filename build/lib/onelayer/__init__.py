@@ -1,1 +1,0 @@
-"""onelayer: how much of reinforcement learning's gain can one transformer layer carry?"""

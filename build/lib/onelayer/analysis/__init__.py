@@ -1,1 +1,0 @@
-"""Statistics of contribution: pure functions over records and manifests; no torch."""

@@ -1,1 +1,0 @@
-"""Judging answers: the same functions reward in training and score in evaluation."""

@@ -1,1 +1,0 @@
-"""The report: figures, tables and one self-contained HTML page; no torch."""

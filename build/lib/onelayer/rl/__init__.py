@@ -1,1 +1,0 @@
-"""Reinforcement learning: rollouts, and the algorithms on TRL's trainer."""

@@ -1,0 +1,179 @@
+"""The trainer itself, on one tiny model: what it trains, how it batches, and where the gradient stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOTrainer
+
+from onelayer.adaptation import AdaptationError, apply_adaptation
+from onelayer.config import MicroModel, Training
+from onelayer.grid import Run
+from onelayer.models import make_micro_model, make_micro_tokenizer
+from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
+from onelayer.tasks.contract import Grade, Problem
+from onelayer.training import Workplace
+
+TOKENIZER = make_micro_tokenizer("0123456789=#", 16)
+MODEL = MicroModel(
+    kind="micro", layers=4, width=16, intermediate=32, heads=2, kv_heads=1, context=16, pretraining={"steps": 1}
+)
+FULL, LAYER = Run("full-s0", "full", seed=0), Run("layer-02-s0", "layer", layers=(2,), seed=0)
+
+
+def training(**more: Any) -> Training:
+    return Training(
+        **{"learning_rates": (1e-3,), "steps": 2, "prompts_per_batch": 4, "group_size": 4, "max_tokens": 3, "kl": 0.0,
+           **more}
+    )  # fmt: skip
+
+
+def reward(completions: list[str], **_: Any) -> list[float]:
+    return [float(len(set(text)) > 2) for text in completions]
+
+
+def make(folder: Path, run: Run, settings: Training, **overrides: Any) -> OneLayerGRPOTrainer:
+    model = make_micro_model(MODEL, TOKENIZER, 0)
+    workplace = Workplace("study", 0, run.name, "f", 1e9)
+    args = grpo_config(settings, 1e-3, workplace, "float32", **overrides)
+    args.output_dir = str(folder)
+    return OneLayerGRPOTrainer(
+        model=model,
+        reward_funcs=reward,
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": [f"{a}#{b}=" for a in range(1, 9) for b in range(4)]}),
+        processing_class=TOKENIZER,
+        trained_names=apply_adaptation(model, run),
+        workplace=workplace,
+    )
+
+
+def weights(trainer: Any) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_gradient_stops_below_the_lowest_trained_layer(tmp_path: Path, checkpointing: bool) -> None:
+    trainer = make(tmp_path, LAYER, training(gradient_checkpointing=checkpointing))
+    asks: dict[int, set[bool]] = {index: set() for index in range(4)}
+    for index, block in enumerate(trainer.model.model.layers):
+        block.register_forward_pre_hook(
+            lambda _m, args, i=index: asks[i].add(args[0].requires_grad) if torch.is_grad_enabled() else None
+        )
+    trainer.train()
+    assert trainer.model.is_gradient_checkpointing == checkpointing
+    assert asks[0] == asks[1] == asks[2] == {False}
+    assert True in asks[3]
+
+
+def test_checkpointing_changes_no_result(tmp_path: Path) -> None:
+    results = []
+    for checkpointing in (False, True):
+        trainer = make(tmp_path, LAYER, training(gradient_checkpointing=checkpointing))
+        trainer.train()
+        results.append(weights(trainer))
+    for name, one in results[0].items():
+        assert torch.allclose(one, results[1][name], atol=1e-7), name
+
+
+def test_microbatches_change_no_result(tmp_path: Path) -> None:
+    results = []
+    for microbatch in (None, 4):
+        trainer = make(tmp_path, FULL, training(microbatch=microbatch, steps=1))
+        trainer.train()
+        results.append(weights(trainer))
+    for name, one in results[0].items():
+        assert torch.allclose(one, results[1][name], atol=1e-5), name
+
+
+def test_minibatches_and_epochs_reuse_a_batch_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rollouts = []
+    original = OneLayerGRPOTrainer._generate_single_turn
+
+    def counted(self: Any, prompt_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        rollouts.append((self.state.global_step, len(prompt_ids)))
+        return original(self, prompt_ids, *args, **kwargs)
+
+    monkeypatch.setattr(OneLayerGRPOTrainer, "_generate_single_turn", counted)
+    settings = training(prompts_per_minibatch=2, inner_epochs=2, steps=8)
+    trainer = make(tmp_path, FULL, settings)
+    trainer.train()
+    assert settings.steps_per_rollout == 4
+    assert rollouts == [(0, 16), (4, 16)]
+    assert trainer.state.global_step == 8
+
+
+def test_the_loss_is_trls_own(tmp_path: Path) -> None:
+    """On one batch, loss and gradient equal those of TRL's trainer as it comes."""
+    ours = make(tmp_path, FULL, training())
+    theirs = GRPOTrainer(
+        model=make_micro_model(MODEL, TOKENIZER, 0),
+        reward_funcs=reward,
+        args=ours.args,
+        train_dataset=ours.train_dataset,
+        processing_class=TOKENIZER,
+    )
+    rng = torch.Generator().manual_seed(3)
+    batch = {
+        "prompt_ids": torch.randint(2, 14, (16, 4), generator=rng),
+        "prompt_mask": torch.ones(16, 4, dtype=torch.long),
+        "completion_ids": torch.randint(2, 14, (16, 3), generator=rng),
+        "completion_mask": (torch.arange(3) < torch.randint(1, 4, (16, 1), generator=rng)).long(),
+        "advantages": torch.randn(16, generator=rng),
+        "num_items_in_batch": torch.tensor(48),
+    }
+    found = []
+    for trainer in (ours, theirs):
+        trainer.current_gradient_accumulation_steps = 1
+        loss = trainer._compute_loss(trainer.model, batch)
+        loss.backward()
+        found.append((loss.item(), {n: p.grad.clone() for n, p in trainer.model.named_parameters()}))
+    assert found[0][0] == found[1][0]
+    for name, gradient in found[0][1].items():
+        assert torch.equal(gradient, found[1][1][name]), name
+
+
+def test_kl_is_measured_from_the_base(tmp_path: Path) -> None:
+    base = make_micro_model(MODEL, TOKENIZER, 0)
+    base.save_pretrained(tmp_path / "base")
+    model = make_micro_model(MODEL, TOKENIZER, 0)
+    model.config._name_or_path = str(tmp_path / "base")
+    args = grpo_config(training(kl=0.1, steps=3), 3e-3, Workplace("s", 0, "full-s0", "f", 1e9), "float32")
+    args.output_dir = str(tmp_path / "out")
+    trainer = OneLayerGRPOTrainer(
+        model=model,
+        reward_funcs=reward,
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": [f"{a}#1=" for a in range(1, 9)]}),
+        processing_class=TOKENIZER,
+        trained_names=apply_adaptation(model, FULL),
+        workplace=Workplace("s", 0, "full-s0", "f", 1e9),
+    )
+    trainer.train()
+    divergences = [row["kl"] for row in trainer.state.log_history if "kl" in row]
+    assert divergences[0] == pytest.approx(0, abs=1e-6)
+    assert divergences[-1] > 1e-5
+    for name, parameter in trainer.ref_model.named_parameters():
+        assert torch.equal(parameter, dict(base.named_parameters())[name]), name
+
+
+def test_a_trainer_that_would_train_something_else_is_refused(tmp_path: Path) -> None:
+    trainer = make(tmp_path, LAYER, training())
+    trainer.model.model.norm.weight.requires_grad_(True)
+    with pytest.raises(AdaptationError, match=r"unexpected \['model\.norm\.weight'\]"):
+        trainer.train()
+
+
+def test_reward_is_the_grade() -> None:
+    class Same:
+        def grade(self, problem: Problem, completion: str) -> Grade:
+            return Grade(completion == problem.answer, completion)
+
+    problems = [Problem("a", "a?", "1"), Problem("b", "b?", "2")]
+    function = make_reward(Same(), problems)  # type: ignore[arg-type]
+    assert function(completions=["1", "2", "2"], problem=[0, 0, 1], prompts=["", "", ""]) == [1.0, 0.0, 1.0]
+    assert prompt_dataset(problems)[1] == {"prompt": "b?", "problem": 1}

@@ -1,0 +1,66 @@
+"""A disk that fills up, on a real one: a small tmpfs laid over the folder that is written to."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import TINY, write_params, write_study
+from onelayer.config import load_study
+from onelayer.grid import find_runs
+from onelayer.manifest import read_manifest
+from onelayer.state import StudyState
+
+
+def onelayer(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["onelayer", *arguments], capture_output=True, text=True, check=False)
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs the rights to mount")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def with_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose problems and base are made."""
+    folder = tmp_path_factory.mktemp("with-base")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_params(["tiny"])
+        write_study("tiny", TINY)
+        assert onelayer("prepare", "tiny").returncode == 0
+        assert onelayer("base", "tiny").returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize(("place", "kilobytes"), [(".work", 24), ("data/tiny/runs/full-s0", 4)])
+def test_a_full_disk_is_one_message_and_nothing_half_written_is_taken_for_done(
+    with_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kilobytes: int
+) -> None:
+    shutil.copytree(with_base, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    with small_disk(Path(place), kilobytes):
+        result = onelayer("train", "tiny", "full-s0")
+        assert result.returncode == 2, result.stdout + result.stderr
+        assert "the disk is full" in result.stderr
+        assert "Traceback" not in result.stderr
+        assert result.stderr.count("error: ") == 1
+        assert read_manifest(Path("data/tiny/runs/full-s0")) is None
+        study = load_study("tiny")
+        assert not StudyState(study, thorough=True).training(find_runs(study, ["full-s0"])[0]).done
+    again = onelayer("train", "tiny", "full-s0")
+    assert again.returncode == 0, again.stderr
+    assert "trained: data/tiny/runs/full-s0" in again.stdout
