@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +70,3 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_params(["tiny"])
     write_study("tiny", TINY)
     return tmp_path
-
-
-@pytest.fixture
-def graph_project(project: Path) -> Path:
-    """A project with the graph's files too."""
-    shutil.copy(ROOT / "Snakefile", project)
-    shutil.copy(ROOT / "dvc.yaml", project)
-    shutil.copytree(ROOT / "workflow", project / "workflow")
-    shutil.copytree(ROOT / "profiles", project / "profiles")
-    (project / "data" / "sources").mkdir(parents=True)
-    (project / "data" / "sources" / "README.md").write_text("own files\n")
-    return project

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onelayer.errors import UserError
+
+if TYPE_CHECKING:
+    from onelayer.config import Study
+    from onelayer.grid import Run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -181,13 +185,13 @@ def contribution(
     print_description(description, as_json=json)
 
 
-def _studies(names: list[str] | None):  # type: ignore[no-untyped-def]
+def _studies(names: list[str] | None) -> list[Study]:
     from onelayer.config import load_params, load_study
 
     return [load_study(name) for name in names or load_params().studies]
 
 
-def _chosen(study, runs: list[str] | None, job: str | None):  # type: ignore[no-untyped-def]
+def _chosen(study: Study, runs: list[str] | None, job: str | None) -> tuple[Run, ...]:
     from onelayer.grid import find_job, find_runs
 
     if (job is None) == (not runs):

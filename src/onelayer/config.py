@@ -283,6 +283,11 @@ class Study(Settings):
         return self
 
     @property
+    def precision(self) -> str:
+        """The number format of the arithmetic, ``float32`` or ``bfloat16``."""
+        return "float32" if self.model.kind == "micro" else self.model.precision
+
+    @property
     def layers(self) -> tuple[int, ...]:
         """The layers trained alone, ascending.
 

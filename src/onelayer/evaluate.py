@@ -94,7 +94,8 @@ def _answers(
         seeds = [
             derive_seed(study.seed, run.name, "evaluate", split, problems[index].id, sample) for index, sample in batch
         ]
-        answers = generate(model, [prompts[index] for index, _ in batch], decoding, None if greedy else seeds)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
+            answers = generate(model, [prompts[index] for index, _ in batch], decoding, None if greedy else seeds)
         made += [(index, sample, answer) for (index, sample), answer in zip(batch, answers, strict=True)]
     made.sort(key=lambda row: row[:2])
     texts = tokenizer.batch_decode([answer for _, _, answer in made], skip_special_tokens=True)

@@ -46,7 +46,7 @@ def problems_payload(study: Study, source_shas: dict[str, str]) -> Payload:
 
 def base_settings(study: Study) -> Payload:
     """What decides the base: for a micro model its shape, pre-training and corpus; else where it comes from."""
-    payload: Payload = {"recipe": BASE_RECIPE, "model": _changed(study.model)}
+    payload: Payload = {"recipe": BASE_RECIPE, "model": _changed(study.model, exclude={"precision"})}
     if study.model.kind == "micro":
         payload |= {"seed": study.seed, "corpus": _changed(study.task, exclude={"sizes"})}
     return payload
@@ -63,7 +63,7 @@ def training_settings(study: Study, run: Run) -> Payload:
         "training": _changed(study.training, exclude={"learning_rates"}),
         "grading": _grading_settings(study),
     }
-    return payload
+    return payload | _precision_setting(study)
 
 
 def training_payload(study: Study, run: Run, learning_rate: float, train_sha: str, base_sha: str) -> Payload:
@@ -77,7 +77,7 @@ def training_payload(study: Study, run: Run, learning_rate: float, train_sha: st
 
 def evaluation_settings(study: Study, run: Run) -> Payload:
     """What decides a run's records, before its weights and problems are known."""
-    return {
+    payload: Payload = {
         "recipe": EVALUATE_RECIPE,
         "seed": study.seed,
         "run": run.name,
@@ -85,6 +85,7 @@ def evaluation_settings(study: Study, run: Run) -> Payload:
         "grading": _grading_settings(study),
         "splits": list(evaluated_splits(run)),
     }
+    return payload | _precision_setting(study)
 
 
 def evaluation_payload(study: Study, run: Run, weights_sha: str, split_shas: dict[str, str]) -> Payload:
@@ -95,6 +96,10 @@ def evaluation_payload(study: Study, run: Run, weights_sha: str, split_shas: dic
 def evaluated_splits(run: Run) -> tuple[str, ...]:
     """The splits a run is sampled on: the search never sees ``report``."""
     return ("select",) if run.kind == "search" else ("select", "report")
+
+
+def _precision_setting(study: Study) -> Payload:
+    return {} if study.precision == "float32" else {"precision": study.precision}
 
 
 def _grading_settings(study: Study) -> Payload:

@@ -67,8 +67,8 @@ class Manifest(BaseModel):
 
     @property
     def content(self) -> str:
-        """One hash of every file."""
-        return digest(self.files)
+        """One hash of every file's name and content, wherever the folder lies."""
+        return digest({Path(name).name: sha for name, sha in self.files.items()})
 
 
 def read_manifest(folder: Path, name: str = RUN_MANIFEST) -> Manifest | None:

@@ -50,11 +50,10 @@ def train_run(study: Study, run: Run) -> None:
     model.config._name_or_path = str(base_folder(study, base))
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
-    precision = study.model.precision if study.model.kind == "folder" else "float32"
     trainer = OneLayerGRPOTrainer(
         model=model,
         reward_funcs=make_reward(make_task(study), problems),
-        args=grpo_config(study.training, payload["learning_rate"], workplace, precision),
+        args=grpo_config(study.training, payload["learning_rate"], workplace, study.precision),
         train_dataset=prompt_dataset(problems),
         processing_class=load_tokenizer(study, base),
         callbacks=[callback],
