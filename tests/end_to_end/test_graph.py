@@ -18,12 +18,16 @@ from conftest import TINY, deep_copy, write_params, write_study
 
 pytestmark = pytest.mark.graph
 
-RUNS = {"base", "search-0.001-s0", "search-0.01-s0", "full-s0", "layer-00-s0", "layer-01-s0"}
+RUNS = {"base", "full-s0", "layer-00-s0", "layer-01-s0"}
 
 
 def settings() -> dict[str, Any]:
+    """The tiny study, with a base that gets a third of the answers right: its scores can move."""
     changed = deep_copy(TINY)
-    changed["training"]["learning_rates"] = [0.001, 0.01]
+    changed["model"] |= {"width": 32, "intermediate": 64}
+    changed["model"]["pretraining"] |= {"steps": 250, "batch_size": 64}
+    changed["task"]["sizes"] = {"train": 200, "select": 30, "report": 60}
+    changed["training"] |= {"steps": 10, "prompts_per_batch": 8, "group_size": 8, "learning_rates": [0.003]}
     return changed
 
 
@@ -42,7 +46,7 @@ def snakemake(*arguments: str, expect: int = 0) -> str:
 
 def trained(output: str) -> set[str]:
     """The runs that a command's output says were trained, not found done."""
-    return set(re.findall(r"^tiny/(\S+): to be trained", output, re.MULTILINE))
+    return set(re.findall(r"tiny/(\S+): to be trained", output))
 
 
 def metrics() -> dict[str, Any]:
@@ -148,7 +152,7 @@ class TestNothingToDo:
 class TestChanges:
     """Exactly the runs that a change touches train, and the plan says so beforehand."""
 
-    def changed(self, there: str, expected: set[str], sampled: set[str] | None = None) -> None:
+    def changed(self, there: str, expected: set[str], commit: bool = False) -> None:
         plan = run("onelayer", "plan")
         planned = re.search(r"tiny: would train \d+ runs: (.*?)\ntiny:", plan, re.DOTALL)
         assert planned, plan
@@ -157,6 +161,11 @@ class TestChanges:
         assert trained(output) == expected
         status = run("onelayer", "status")
         assert there in status
+        if commit:
+            run("git", "tag", "first")
+            run("git", "commit", "-qam", "larger")
+            run("git", "tag", "larger")
+            run("git", "checkout", "-q", "first")
         # and back again
         run("git", "checkout", "-q", ".")
         run("dvc", "checkout", "-q")
@@ -187,23 +196,32 @@ class TestChanges:
 
     def test_the_size_of_the_training_set(self, here: Path) -> None:
         larger = settings()
-        larger["task"]["sizes"]["train"] = 40
+        larger["task"]["sizes"]["train"] = 300
         write_study("tiny", larger)
         before = Path("data/tiny/runs/base/records.parquet").stat().st_mtime_ns
-        self.changed("full-s0", RUNS - {"base"})
+        self.changed("full-s0", RUNS - {"base"}, commit=True)
         assert Path("data/tiny/runs/base/records.parquet").stat().st_mtime_ns == before
-
-    def test_metrics_diff_shows_what_moved(self, here: Path) -> None:
-        more = settings()
-        more["training"]["steps"] = 6
-        write_study("tiny", more)
-        run("dvc", "repro")
-        run("git", "add", "-A")
-        run("git", "commit", "-qm", "more steps")
-        shown = json.loads(run("dvc", "metrics", "diff", "HEAD~1", "HEAD", "--json"))
-        moved = shown["diff"]["reports/metrics.json"] if "diff" in shown else shown["reports/metrics.json"]
+        shown = json.loads(run("dvc", "metrics", "diff", "first", "larger", "--json"))
+        moved = shown.get("diff", shown)[str(Path("reports/metrics.json"))]
         assert "tiny.full.score" in moved
+        assert any(key.startswith("tiny.contribution.layer-0") for key in moved) or not any(
+            value for value in metrics()["tiny"]["contribution"].values()
+        )
         assert not any(key.startswith("tiny.base") for key in moved)
+
+    def test_a_second_rate_starts_a_search(self, here: Path) -> None:
+        wider = settings()
+        wider["training"]["learning_rates"] = [0.003, 1e-6]
+        wider["resources"]["seeds_per_job"] = 1
+        write_study("tiny", wider)
+        plan = run("onelayer", "plan")
+        assert "would train 5 runs: search-0.003-s0, search-1e-06-s0, full-s0, layer-00-s0, layer-01-s0" in plan
+        assert "waits for the learning-rate search" in plan
+        search = {"search-0.003-s0", "search-1e-06-s0"}
+        output = trained(run("dvc", "repro"))
+        chosen = json.loads(Path("data/tiny/learning_rate.json").read_text())
+        assert {row["run"] for row in chosen["search"]} == search
+        assert output == (search if chosen["learning_rate"] == 0.003 else search | RUNS - {"base"})
 
 
 def start(*command: str) -> subprocess.Popen[str]:
@@ -236,7 +254,6 @@ def trainers() -> list[int]:
 def slow_settings() -> dict[str, Any]:
     slow = settings()
     slow["training"]["steps"] = 400
-    slow["training"]["learning_rates"] = [0.001]
     slow["runs"]["layers"] = [1]
     return slow
 
@@ -262,7 +279,7 @@ def test_kill_in_the_middle_and_start_again(
     command = ("dvc", "repro") if engine == "dvc" else ("snakemake", "--cores", "2")
     process = start(*command)
     wait_for_save("full-s0")
-    assert Path("data/tiny/runs/full-s0/manifest.json").read_text().count('"steps": 3')  # still the old one
+    assert Path("data/tiny/runs/full-s0/manifest.json").read_text().count('"steps": 10')  # still the old one
     if victim == "everything":
         os.killpg(process.pid, signal.SIGKILL)
     for pid in trainers():
