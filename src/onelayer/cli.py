@@ -146,7 +146,7 @@ def verify(studies: StudyNames = None) -> None:
     from onelayer.phases import verify as check
 
     for study in _studies(studies):
-        found = check(study)
+        found = check(study, thorough=True)
         for line in found:
             print(f"{line}; the run will be made again")
         if not found:

@@ -13,7 +13,15 @@ from onelayer.grid import BASE, Run, jobs
 from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
 from onelayer.state import Standing, StudyState
-from onelayer.store import exclusive, job_receipt, prepared_receipt, problems_file, run_folder, write_json
+from onelayer.store import (
+    analysis_file,
+    exclusive,
+    job_receipt,
+    prepared_receipt,
+    problems_file,
+    run_folder,
+    write_json,
+)
 
 
 def prepare_phase(study: Study) -> None:
@@ -65,24 +73,35 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
 
 
-def verify(study: Study) -> list[str]:
-    """Hash every file that the study's manifests name, and take back the receipt of every job that does not hold.
+def verify(study: Study, thorough: bool) -> list[str]:
+    """Hold every manifest of a study against its settings and files, and take back the receipt of every job that does not hold.
 
-    The graph then does those jobs again, and each does only what is missing. Returns what was found.
+    The graph then does those jobs again, and each does only what is missing. The analysis is taken back with
+    them, for Snakemake makes a missing file anew only on the way to a target.
+
+    Args:
+        study: the study.
+        thorough: hash every file; else only see that it is there.
+
+    Returns what was found damaged.
     """
-    state = StudyState(study, thorough=True)
+    state = StudyState(study, thorough=thorough)
     found = []
-    if not is_prepared(study):
+    whole = is_prepared(study)
+    if not whole:
         prepared_receipt(study.name).unlink(missing_ok=True)
     for job in jobs(study):
         for phase, standing_of in (("trained", state.training), ("evaluated", state.evaluation)):
             receipt = job_receipt(study.name, job.name, phase)
-            for run in job.runs:
-                standing = standing_of(run)
-                if not standing.done and receipt.exists():
-                    receipt.unlink()
+            standings = {run.name: standing_of(run) for run in job.runs}
+            for run_name, standing in standings.items():
                 if standing.reason.startswith("damaged"):
-                    found.append(f"{study.name}/{run.name}: {standing.reason.removeprefix('damaged: ')}")
+                    found.append(f"{study.name}/{run_name}: {standing.reason.removeprefix('damaged: ')}")
+            if not receipt.exists() or not all(standing.done for standing in standings.values()):
+                receipt.unlink(missing_ok=True)
+                whole = False
+    if not whole:
+        analysis_file(study.name).unlink(missing_ok=True)
     return found
 
 

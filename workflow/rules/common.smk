@@ -3,6 +3,7 @@
 from onelayer import fingerprint, grid
 from onelayer.config import load_params, load_study, source_files
 from onelayer.errors import UserError
+from onelayer.phases import verify
 
 
 def refuse(error):
@@ -33,6 +34,12 @@ except UserError as error:
     refuse(error)
 for name in STUDIES:
     study(name)  # mistakes in any active study are refused before anything runs
+
+if workflow.is_main_process:
+    # Fingerprints decide what is done. Snakemake alone would miss work whose receipt a failed job took with it, where
+    # later files of an earlier state still stand.
+    for name in STUDIES:
+        verify(study(name), thorough=False)
 
 
 def job_runs(wildcards):
