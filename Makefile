@@ -24,8 +24,9 @@ _study: $(VENV)/.installed
 	dvc repro
 	@onelayer summary
 
+# Two workers, a file each: the whole-graph tests take one, everything else the other.
 _test: $(VENV)/.installed-test
-	pytest --cov --cov-report=term $(PYTEST_ARGS)
+	pytest -n 2 --dist loadfile --cov --cov-report=term $(PYTEST_ARGS)
 
 # requirements.lock pins every package; pyproject.toml says which are wanted.
 $(VENV)/.installed: pyproject.toml requirements.lock
