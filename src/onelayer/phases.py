@@ -74,7 +74,7 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
 
 def verify(study: Study, thorough: bool) -> list[str]:
-    """Hold every manifest of a study against its settings and files, and take back the receipt of every job that does not hold.
+    """Hold a study's manifests against its settings and files, and take back each receipt that is not true.
 
     The graph then does those jobs again, and each does only what is missing. The analysis is taken back with
     them, for Snakemake makes a missing file anew only on the way to a target.
