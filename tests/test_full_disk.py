@@ -46,21 +46,37 @@ def with_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("place", "kilobytes"), [(".work", 24), ("data/tiny/runs/full-s0", 4)])
+@pytest.mark.parametrize(
+    ("command", "place", "kilobytes"),
+    [
+        (("train", "tiny", "full-s0"), ".work", 24),
+        (("train", "tiny", "full-s0"), "data/tiny/runs/full-s0", 4),
+        (("base", "tiny"), ".work", 8),
+        (("base", "tiny"), "data/tiny/runs/base", 8),
+    ],
+)
 def test_a_full_disk_is_one_message_and_nothing_half_written_is_taken_for_done(
-    with_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kilobytes: int
+    with_base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    place: str,
+    kilobytes: int,
 ) -> None:
     shutil.copytree(with_base, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
+    name = command[-1] if command[0] == "train" else "base"
+    if name == "base":
+        shutil.rmtree("data/tiny/runs/base")
     with small_disk(Path(place), kilobytes):
-        result = onelayer("train", "tiny", "full-s0")
+        result = onelayer(*command)
         assert result.returncode == 2, result.stdout + result.stderr
         assert "the disk is full" in result.stderr
         assert "Traceback" not in result.stderr
         assert result.stderr.count("error: ") == 1
-        assert read_manifest(Path("data/tiny/runs/full-s0")) is None
+        assert read_manifest(Path("data/tiny/runs", name)) is None
         study = load_study("tiny")
-        assert not StudyState(study, thorough=True).training(find_runs(study, ["full-s0"])[0]).done
-    again = onelayer("train", "tiny", "full-s0")
+        assert not StudyState(study, thorough=True).training(find_runs(study, [name])[0]).done
+    again = onelayer(*command)
     assert again.returncode == 0, again.stderr
-    assert "trained: data/tiny/runs/full-s0" in again.stdout
+    assert f"trained: data/tiny/runs/{name}" in again.stdout

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onelayer.config import MicroModel
 from onelayer.errors import UserError
-from onelayer.models import adapt, make_micro_model, make_micro_tokenizer, save_adapted, write_tensors
+from onelayer.models import adapt, make_micro_model, make_micro_tokenizer, save_adapted
 
 ALPHABET = "0123456789=+-#"
 SETTINGS = MicroModel(
@@ -73,8 +73,3 @@ def test_tensors_of_another_model_are_refused(tmp_path: Path) -> None:
     save_file({"other": torch.ones(7)}, tmp_path / "a.safetensors")
     with pytest.raises(UserError, match="found no such tensor"):
         adapt(model, tmp_path / "a.safetensors")
-
-
-def test_write_errors_other_than_a_full_disk_pass_through(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="No such file"):
-        write_tensors({"a": torch.ones(1)}, tmp_path / "none" / "a.safetensors")

@@ -33,6 +33,12 @@ def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     assert str(tmp_path / "x") in str(caught.value)
     with pytest.raises(UserError, match="cannot be written"), store.disk_errors(tmp_path):
         raise OSError(errno.EROFS, "Read-only file system")
+    for text in (
+        "I/O error: No space left on device (os error 28)",
+        "[enforce fail] PytorchStreamWriter failed writing file",
+    ):
+        with pytest.raises(UserError, match="the disk is full"), store.disk_errors(tmp_path):
+            raise RuntimeError(text)
     with pytest.raises(ConnectionError), store.disk_errors(tmp_path):
         raise ConnectionError  # everything else passes through
 

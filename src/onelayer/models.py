@@ -117,18 +117,7 @@ def save_adapted(model: Any, names: frozenset[str], path: Path) -> None:
         name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters() if name in names
     }
     with replacing(path) as temporary:
-        write_tensors(tensors, temporary)
-
-
-def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Write a safetensors file; a full disk raises OSError, as Python's own writes do."""
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    try:
-        save_file(tensors, path, metadata={"format": "pt"})
-    except Exception as error:
-        if "No space left" in str(error):
-            raise OSError(28, f"no space left for {needed} bytes", str(path)) from error
-        raise
+        save_file(tensors, temporary, metadata={"format": "pt"})
 
 
 def adapt(model: Any, path: Path) -> None:

@@ -116,7 +116,7 @@ def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for path in partial.iterdir():
             path.chmod(0o644)
-            path.replace(folder / path.name)
+            shutil.move(path, folder / path.name)  # unfinished work may lie on another disk
     history = [{"step": row["step"], "loss": row["loss"]} for row in trainer.state.log_history if "loss" in row]
     write_json(folder / HISTORY, history)
     files = [path for path in sorted(folder.iterdir()) if path.name in _made_by_save(folder)]

@@ -81,15 +81,24 @@ def disk_errors(path: Path) -> Iterator[None]:
     """Turn a full disk or a refused write into a UserError that names the place."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as error:
+        if _says_full(error):
             raise UserError(
                 f"{path}: the disk is full; nothing half-written was kept. Free some space and start again: "
                 "finished runs are kept, and unfinished ones go on from their last save"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
         raise
+
+
+def _says_full(error: Exception) -> bool:
+    """Tell whether an error comes of a full disk; safetensors and torch.save have errors of their own for it."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # torch.save says so where a write fails, or where closing its archive finds less written than it gave.
+    texts = ("No space left on device", "PytorchStreamWriter failed writing", "] . unexpected pos")
+    return any(text in str(error) for text in texts)
 
 
 @contextlib.contextmanager

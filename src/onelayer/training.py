@@ -190,13 +190,7 @@ def run_trainer(trainer: ResumableMixin, workplace: Workplace) -> None:
     trainer.remove_callback(PrinterCallback)  # the workplace's own lines say more, and less often
     with disk_errors(workplace.folder):
         workplace.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            trainer.train(resume_from_checkpoint=str(save) if save else None)
-        except RuntimeError as error:
-            # torch.save reports a full disk as a failed write of its archive.
-            if "PytorchStreamWriter failed" in str(error) or "unexpected pos" in str(error):
-                raise OSError(28, "no space left for a resume save", str(workplace.folder)) from error
-            raise
+        trainer.train(resume_from_checkpoint=str(save) if save else None)
 
 
 def use_threads(count: int) -> None:

@@ -88,7 +88,7 @@ def test_draws_equal_an_independent_implementation() -> None:
     assert one.scores(runs) == pytest.approx(independent_draws(runs, counts / 7, drawn), abs=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(5, 60))
 def test_order_of_problems_and_layers_is_irrelevant(seed: int, seeds: int, problems: int) -> None:
     rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ def test_order_of_problems_and_layers_is_irrelevant(seed: int, seeds: int, probl
         assert shuffled.contributions[3].interval.value == pytest.approx(plain.contributions[3].interval.value)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_interval_holds_the_figure_and_a_layer_equal_to_full_is_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
