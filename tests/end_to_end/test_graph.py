@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,15 @@ def everything() -> dict[str, bytes]:
     """What runs leave, less what says when and how long."""
     kept = ("records.parquet", "scores.json", "adapted.safetensors", "model.safetensors", "history.json")
     return {str(path): path.read_bytes() for path in sorted(Path("data").rglob("*")) if path.name in kept}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _untraced() -> Iterator[None]:
+    """Measure no coverage in these tests' many processes: tracing makes each start of torch and TRL much slower."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]:
+            patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="module")
