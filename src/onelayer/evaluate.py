@@ -36,7 +36,7 @@ def evaluate_run(study: Study, run: Run) -> None:
     use_threads(study.resources.threads)
     base = base_manifest(study)
     folder = run_folder(study.name, run.name)
-    model = load_base(study, base, "cuda" if torch.cuda.is_available() else "cpu")
+    model = load_base(base, "cuda" if torch.cuda.is_available() else "cpu")
     if run.kind != "base":
         trained = read_manifest(folder)
         wrong = damage(folder, trained) if trained else []
@@ -44,7 +44,7 @@ def evaluate_run(study: Study, run: Run) -> None:
             raise UserError("\n".join([*wrong, f"`onelayer train {study.name} {run.name}` trains it again"]))
         adapt(model, folder / ADAPTED)
     model.eval()
-    tokenizer = load_tokenizer(study, base)
+    tokenizer = load_tokenizer(base)
     task = make_task(study)
     rows: list[dict[str, Any]] = []
     for split in evaluated_splits(run):

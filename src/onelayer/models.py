@@ -82,7 +82,7 @@ def base_manifest(study: Study) -> Manifest:
     return manifest
 
 
-def base_folder(study: Study, manifest: Manifest) -> Path:
+def base_folder(manifest: Manifest) -> Path:
     """The Hugging Face folder of the base: the run's own, or the one that the study names."""
     return Path(manifest.details["path"])
 
@@ -93,18 +93,18 @@ def weight_files(manifest: Manifest) -> list[Path]:
     return [folder / name for name in manifest.files if name.endswith(".safetensors")]
 
 
-def load_base(study: Study, manifest: Manifest, device: str | torch.device = "cpu") -> Any:
+def load_base(manifest: Manifest, device: str | torch.device = "cpu") -> Any:
     """Load the base. Weights are float32: a reinforcement learning step is below bfloat16's resolution."""
     model = AutoModelForCausalLM.from_pretrained(
-        base_folder(study, manifest), dtype=torch.float32, local_files_only=True, trust_remote_code=False
+        base_folder(manifest), dtype=torch.float32, local_files_only=True, trust_remote_code=False
     )
     return model.to(device)
 
 
-def load_tokenizer(study: Study, manifest: Manifest) -> Any:
+def load_tokenizer(manifest: Manifest) -> Any:
     """Load the base's tokenizer, set to pad on the left."""
     tokenizer = AutoTokenizer.from_pretrained(
-        base_folder(study, manifest), local_files_only=True, trust_remote_code=False, padding_side="left"
+        base_folder(manifest), local_files_only=True, trust_remote_code=False, padding_side="left"
     )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -151,7 +151,7 @@ def export_model(study: Study, run: str, target: Path) -> None:
     wrong = damage(folder, manifest)
     if wrong:
         raise UserError("\n".join(wrong))
-    model = load_base(study, base)
+    model = load_base(base)
     if run != "base":
         adapt(model, folder / ADAPTED)
     partial = target.with_name(f".{target.name}.partial")
@@ -159,7 +159,7 @@ def export_model(study: Study, run: str, target: Path) -> None:
     try:
         with disk_errors(target):
             model.save_pretrained(partial)
-            load_tokenizer(study, base).save_pretrained(partial)
+            load_tokenizer(base).save_pretrained(partial)
             if target.exists():
                 target.rmdir()
             partial.replace(target)

@@ -45,9 +45,9 @@ def train_run(study: Study, run: Run) -> None:
     base = base_manifest(study)
     problems = read_problems(study, "train")
     workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
-    model = load_base(study, base)
+    model = load_base(base)
     # TRL reads the reference model from the path that the configuration names.
-    model.config._name_or_path = str(base_folder(study, base))
+    model.config._name_or_path = str(base_folder(base))
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
     trainer = OneLayerGRPOTrainer(
@@ -55,7 +55,7 @@ def train_run(study: Study, run: Run) -> None:
         reward_funcs=make_reward(make_task(study), problems),
         args=grpo_config(study.training, payload["learning_rate"], workplace, study.precision),
         train_dataset=prompt_dataset(problems),
-        processing_class=load_tokenizer(study, base),
+        processing_class=load_tokenizer(base),
         callbacks=[callback],
         trained_names=names,
         workplace=workplace,
