@@ -1,0 +1,194 @@
+"""Runs inside a sandbox of its own: judges a program, which lives in another sandbox, by test code.
+
+The test code finds stand-ins under the names of the program's functions. A call goes over the channel to the program,
+and what comes back was made here from plain data, so that no object, comparison or attribute of the program's own is
+ever looked at. What cannot be plain data is a `Handle`, which can be called, iterated over and handed back, and equals
+only itself. Arguments cross as copies: a test never sees that its argument was changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import time
+import types
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from onelayer.grading.plain import Channel, GoneError, Node, NotPlainError, decode, encode
+
+_LONGEST_TEXT = 300
+
+
+class RemoteError(Exception):
+    """An exception of the program that has no built-in type to be raised as."""
+
+
+class _StopError(BaseException):
+    """The program cannot be asked any more; no ``except Exception`` of a test is to go on without it."""
+
+
+class Remote:
+    """The program, over its channel.
+
+    Attributes:
+        failure: the status and reason why it can no longer be asked, once that is so.
+    """
+
+    def __init__(self, channel: Channel, deadline: float) -> None:
+        self.failure: tuple[str, str] | None = None
+        self._channel = channel
+        self._deadline = deadline
+        self._handles: dict[int, Handle] = {}
+
+    def send(self, message: list[Any]) -> None:
+        """Ask. Raises as `receive` does."""
+        self._guarded(lambda: self._channel.send(message, self._deadline))
+
+    def receive(self) -> list[Node]:
+        """Wait for an answer; an exception of the program is raised again here."""
+        reply: list[Node] = self._guarded(lambda: self._channel.receive(self._deadline))
+        if reply[0] == "raised":
+            raise _exception(*reply[1:])
+        if reply[0] == "unfit":
+            self._stop("crashed", str(reply[1])[:_LONGEST_TEXT])
+        return reply
+
+    def ask(self, message: list[Any]) -> Any:
+        """Ask for a value. Raises StopIteration where an iterator has come to its end."""
+        self.send(message)
+        reply = self.receive()
+        if reply[0] == "end" and message[0] == "next":
+            raise StopIteration
+        if reply[0] != "value":
+            self._stop("crashed", "an answer that is none")
+        return self._guarded(lambda: decode(reply[1], self._handle))
+
+    def call(self, function: Node, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a function of the program, by name or handle."""
+        nodes = [self._guarded(lambda: encode(value, self._number)) for value in arguments]  # noqa: B023 (called at once)
+        extra = {name: self._guarded(lambda: encode(value, self._number)) for name, value in named.items()}  # noqa: B023
+        return self.ask(["call", function, nodes, extra])
+
+    def _number(self, value: object) -> int:
+        if not isinstance(value, Handle):
+            self._stop("broken", f"the tests pass a {type(value).__name__}, which cannot be handed to a program")
+        return value.number
+
+    def _handle(self, number: int, kind: str) -> Handle:
+        return self._handles.setdefault(number, Handle(self, number, kind))
+
+    def _guarded(self, work: Any) -> Any:
+        if self.failure:
+            raise _StopError
+        try:
+            return work()
+        except GoneError:
+            self._stop("crashed", "")
+        except TimeoutError:
+            self._stop("timeout", "")
+        except NotPlainError as error:
+            self._stop("crashed", str(error)[:_LONGEST_TEXT])
+
+    def _stop(self, status: str, reason: str) -> NoReturn:
+        self.failure = (status, reason)
+        raise _StopError
+
+
+class Handle:
+    """An object that stays with the program."""
+
+    def __init__(self, remote: Remote, number: int, kind: str) -> None:
+        self.number = number
+        self._remote = remote
+        self._node = ["h", number, kind]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it."""
+        return self._remote.call(self._node, arguments, named)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over it, one question an item."""
+        iterator = self._remote.ask(["iter", self._node])
+        while True:
+            try:
+                item = self._remote.ask(["next", iterator._node])
+            except StopIteration:
+                return
+            yield item
+
+    def __repr__(self) -> str:
+        return f"<{self._node[2]} of the program>"
+
+
+def _exception(name: object, text: object) -> Exception:
+    kind = getattr(builtins, str(name), None)
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, StopIteration):
+        try:
+            return kind(str(text))
+        except TypeError:
+            pass  # a type that takes more than a text
+    return RemoteError(f"{str(name)[:50]}: {text}")
+
+
+def judge(host: Channel, program: Channel) -> None:
+    """Judge one program; the host sends ``["judge", secret, program, tests, entry_point, setup, seconds]``.
+
+    The answer is a list of the secret, ``passed``, a status and a reason. Status ``broken`` says that the tests
+    themselves cannot be run.
+    """
+    _, secret, source, tests, entry_point, setup, seconds = host.receive()
+    remote = Remote(program, time.monotonic() + seconds)
+    try:
+        status, reason = _judge(remote, source, tests, entry_point, setup)
+    except BaseException as error:
+        status, reason = "ok", _text(error)
+    if remote.failure:
+        status, reason = remote.failure
+    host.send(["judged", secret, status == "passed", "ok" if status == "passed" else status, reason])
+
+
+def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, setup: str) -> tuple[str, str]:
+    # The program starts while the tests are made ready.
+    try:
+        remote.send(["serve", source])
+    except _StopError:
+        return "crashed", ""
+    module = types.ModuleType("tests")
+    names = module.__dict__
+    try:
+        exec(compile(setup, "setup.py", "exec"), names)
+        tree = ast.parse(tests)
+        code = compile(tree, "tests.py", "exec")
+    except Exception as error:
+        return "broken", f"the tests cannot be run: {_text(error)}"
+    _, *defined = remote.receive()
+    if entry_point is not None:
+        wanted = {entry_point}
+    else:
+        # Never a built-in: the program's own `set` or `len` would judge the program.
+        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        wanted = {
+            name for name in named if not name.startswith("_") and name not in names and not hasattr(builtins, name)
+        }
+    for name in wanted.intersection(name for name in defined if type(name) is str):
+        names[name] = _stand_in(remote, name)
+    if entry_point is not None and entry_point not in defined:
+        return "ok", f"NameError: name {entry_point!r} is not defined"
+    try:
+        exec(code, names)
+    except AssertionError:
+        return "ok", "wrong result"
+    return "passed", ""
+
+
+def _stand_in(remote: Remote, name: str) -> Any:
+    def stand_in(*arguments: Any, **named: Any) -> Any:
+        return remote.call(name, arguments, named)
+
+    stand_in.__name__ = stand_in.__qualname__ = name
+    return stand_in
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_LONGEST_TEXT]

@@ -1,0 +1,293 @@
+"""Runs inside a sandbox, under the standard library alone: a process that forks one child a program, in turn.
+
+The first process (`main`) holds the control channel to the host and never runs a line of a program. For every program
+the host passes it a fresh socket; a child closes everything else, takes its limits, and answers calls over that socket
+(`answer_calls`), or judges tests (`onelayer.grading.checker`). When the host says so, every process of the sandbox but
+the first is killed and waited for. Only a sandbox that is then as it was at the start takes the next program; any other
+ends, and the host starts a new one.
+
+As process 1 of its own process namespace, the first process cannot be killed or stopped from inside, and every process
+that loses its parent becomes its child, so none can get away. It is not dumpable, so its memory and its open files are
+closed to processes of the same user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from onelayer.grading import checker
+from onelayer.grading.plain import Channel, GoneError, NotPlainError, decode, encode
+
+# What programs import most: read once here instead of once a program.
+_COMMON = ("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re",
+           "string", "typing")  # fmt: skip
+_NOT_DUMPABLE, _ADOPT_ORPHANS = 4, 36  # PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER
+_MOST_FILES = 64
+_TICK_MS = 100
+_LONGEST_TEXT = 300
+
+
+def main(control: socket.socket, settings: dict[str, Any]) -> NoReturn:
+    """Serve the host until it closes the control channel.
+
+    The host says ``r`` (and passes the sockets) to run a program and ``e`` to end it; the answer to ``e``, and to the
+    start, is one line that says how the last program came to its end.
+    """
+    walled = bool(settings["walled"])
+    if walled and os.getpid() != 1:
+        # What follows kills every process in sight.
+        raise SystemExit("not the first process of a sandbox")
+    library = ctypes.CDLL(None)
+    if sys.platform == "linux" and library.prctl(_NOT_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise SystemExit("prctl refused to close this process's memory to others")
+    if sys.platform == "linux" and not walled:
+        library.prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MOST_FILES, _MOST_FILES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in _COMMON:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    how = ""
+    while True:
+        control.sendall(how.encode() + b"\n")
+        message, sockets, _, _ = socket.recv_fds(control, 1, 2)
+        if message != b"r":
+            os._exit(0)
+        folder = settings["folder"] if walled else tempfile.mkdtemp(dir=settings["folder"])
+        child = os.fork()
+        if child == 0:
+            _become(settings, folder, sockets)
+        for descriptor in sockets:
+            os.close(descriptor)
+        how = _watch(control, child, settings)
+        if not walled:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif os.listdir(folder) or os.listxattr(folder) or os.stat(folder).st_mode & 0o7777 != 0o700:
+            # Ending is simpler to get right than mending whatever a program may have done to its folder.
+            os._exit(0)
+
+
+def _watch(control: socket.socket, child: int, settings: dict[str, Any]) -> str:
+    """Wait for the host's word, then end every other process; return how the child ended, where that was its doing."""
+    how = ""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while not poll.poll(_TICK_MS):
+        how = _reap(child) or how
+        if settings["walled"] and _resident_bytes() > settings["memory_bytes"]:
+            _kill_all()
+            how = "its processes together took more memory than the limit"
+    how = _reap(child) or how
+    if control.recv(1) != b"e":
+        os._exit(0)
+    if settings["walled"]:
+        while True:
+            _kill_all()
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return how
+    return _end_family(child) or how
+
+
+def _kill_all() -> None:
+    if os.getpid() == 1:  # of a process namespace: kill(2) then reaches nothing outside
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+
+
+def _end_family(child: int) -> str:
+    """Without a process namespace: end the child's process group, and every orphan that came to us."""
+    left = {child}
+    while left:
+        for pid in left:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as children:
+                left = {int(pid) for pid in children.read().split()}
+        except OSError:
+            left = set()
+    return ""
+
+
+def _reap(child: int) -> str:
+    """Let go of every process that has ended; say how the child did, where it is among them and went wrong."""
+    how = ""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return how
+        if pid == 0:
+            return how
+        if pid == child and os.WIFSIGNALED(status):
+            how = f"signal {os.WTERMSIG(status)}"
+        elif pid == child and os.WEXITSTATUS(status):
+            how = f"exit status {os.WEXITSTATUS(status)}"
+
+
+def _resident_bytes() -> int:
+    pages = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != "1":
+            try:
+                with open(f"/proc/{name}/statm") as statm:
+                    pages += int(statm.read().split()[1])
+            except (OSError, IndexError):
+                pass  # it has just ended
+    return pages * resource.getpagesize()
+
+
+def _become(settings: dict[str, Any], folder: str, sockets: list[int]) -> NoReturn:
+    """Turn the fresh child into a program's process, or a checker's: nothing of ours stays open, limits are set."""
+    try:
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(null, standard)
+        # The sockets that came take the numbers from 3; no other descriptor stays.
+        moved = [os.dup2(descriptor, 40 + turn) for turn, descriptor in enumerate(sockets)]
+        kept = [os.dup2(descriptor, 3 + turn) for turn, descriptor in enumerate(moved)]
+        os.closerange(3 + len(kept), _MOST_FILES)
+        os.chdir(folder)
+        limits = {
+            resource.RLIMIT_CPU: int(settings["seconds"]) + 1,
+            resource.RLIMIT_AS: settings["memory_bytes"],
+            resource.RLIMIT_FSIZE: settings["file_bytes"],
+            resource.RLIMIT_NPROC: settings["processes"],
+        }
+        for kind, limit in limits.items():
+            resource.setrlimit(kind, (limit, limit))
+        channels = [Channel(socket.socket(fileno=number), settings["message_bytes"]) for number in kept]
+        for name in [name for name in sys.modules if name.startswith("onelayer")]:
+            del sys.modules[name]
+        sys.argv = ["program.py"]
+        if settings["role"] == "checker":
+            checker.judge(*channels)
+        else:
+            answer_calls(*channels)
+    except BaseException:
+        os._exit(70)
+    os._exit(0)
+
+
+class _Handles:
+    """The objects that the other side holds by number."""
+
+    def __init__(self) -> None:
+        self._objects: list[object] = []
+        self._numbers: dict[int, int] = {}
+
+    def number(self, value: object) -> int:
+        known = self._numbers.get(id(value))
+        if known is None:
+            known = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+        return known
+
+    def value(self, number: int, _kind: str) -> object:
+        return self._objects[number]
+
+
+def answer_calls(channel: Channel) -> None:
+    """Run a program, then call its functions as the other side asks.
+
+    ``["calls", program, name, [arguments, …]]`` is answered with every result at once. After ``["serve", program]`` and
+    its answer come ``["call", function, arguments, named]`` and ``["next", iterator]``, until the channel closes.
+    """
+    handles = _Handles()
+    module = types.ModuleType("program")
+    names = module.__dict__
+    sys.modules["program"] = module
+
+    def answer(work: Callable[[], list[Any]]) -> bool:
+        """Send what the work gives, or what it raises."""
+        try:
+            reply = work()
+            channel.send(reply)
+        except NotPlainError as error:
+            channel.send(["unfit", str(error)])
+        except GoneError:
+            os._exit(0)
+        except BaseException as error:
+            channel.send(["raised", *_describe(error)])
+            return False
+        return True
+
+    def run(program: str) -> None:
+        exec(compile(program, "program.py", "exec"), names)
+
+    def arguments(nodes: list[Any]) -> list[Any]:
+        return [decode(node, handles.value) for node in nodes]
+
+    def result(function: Any, nodes: list[Any], named: dict[str, Any]) -> Any:
+        extra = {name: decode(node, handles.value) for name, node in named.items()}
+        return encode(function(*arguments(nodes), **extra), handles.number)
+
+    def calls(program: str, name: str, many: list[list[Any]]) -> list[Any]:
+        run(program)
+        if name not in names:
+            raise NameError(f"name {name!r} is not defined")
+        return ["results", *[result(names[name], nodes, {}) for nodes in many]]
+
+    def serve(program: str) -> list[Any]:
+        run(program)
+        return ["defined", *[name for name, value in list(names.items()) if type(name) is str and callable(value)]]
+
+    def call(function: Any, nodes: list[Any], named: dict[str, Any]) -> list[Any]:
+        chosen = names[function] if type(function) is str else decode(function, handles.value)
+        return ["value", result(chosen, nodes, named)]
+
+    def iterate(node: Any) -> list[Any]:
+        return ["value", ["h", handles.number(iter(decode(node, handles.value))), "iterator"]]
+
+    def following(node: Any) -> list[Any]:
+        try:
+            return ["value", encode(next(decode(node, handles.value)), handles.number)]
+        except StopIteration:
+            return ["end"]
+
+    steps: dict[str, Callable[..., list[Any]]] = {
+        "calls": calls, "serve": serve, "call": call, "iter": iterate, "next": following,
+    }  # fmt: skip
+    while True:
+        try:
+            kind, *rest = channel.receive()
+        except GoneError:
+            return
+        if not answer(lambda: steps[kind](*rest)) and kind in ("calls", "serve"):  # noqa: B023 (called at once)
+            return
+        if kind == "calls":
+            return
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+    """Name the nearest built-in type of an exception, and its text."""
+    kind = next((kind for kind in type(error).__mro__ if kind.__module__ == "builtins"), Exception)
+    try:
+        text = str.__str__(str(error))[:_LONGEST_TEXT]
+    except BaseException:
+        text = ""
+    return kind.__name__, text
