@@ -35,8 +35,6 @@ def profile(analysis: dict[str, Any]) -> str:
     if not analysis["defined"]:
         key, base, full = ("score", analysis["base"]["value"], analysis["full"]["value"])
     values = [row[key]["value"] for row in rows]
-    below = [max(row[key]["value"] - row[key]["low"], 0) for row in rows]
-    above = [max(row[key]["high"] - row[key]["value"], 0) for row in rows]
     with mpl.rc_context({**_STYLE, "svg.hashsalt": f"profile-{analysis['study']}"}):
         figure, axes = _axes(7.2, 3.6)
         axes.axhline(full, color=_GREEN, linewidth=1.4, linestyle="--", label="full training")
@@ -44,7 +42,7 @@ def profile(analysis: dict[str, Any]) -> str:
         axes.errorbar(
             layers,
             values,
-            yerr=[below, above],
+            yerr=_bars([row[key] for row in rows]),
             fmt="o",
             color=_BLUE,
             capsize=3,
@@ -112,6 +110,42 @@ def curves(analysis: dict[str, Any]) -> str:
         axes.set_ylabel("mean reward of a batch")
         axes.legend(frameon=False, fontsize=9, loc="lower right")
         return _svg(figure, f"Training curves, study {analysis['study']}")
+
+
+def agreement(first: dict[str, Any], second: dict[str, Any]) -> str:
+    """One study's C against another's, a point a layer that both hold, with both intervals."""
+    other = {row["layer"]: row["contribution"] for row in second["layers"]}
+    rows = [
+        (row["layer"], row["contribution"], other[row["layer"]]) for row in first["layers"] if row["layer"] in other
+    ]
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"agreement-{first['study']}-{second['study']}"}):
+        figure, axes = _axes(3.6, 3.4)
+        axes.errorbar(
+            [x["value"] for _, x, _ in rows],
+            [y["value"] for _, _, y in rows],
+            xerr=_bars([x for _, x, _ in rows]),
+            yerr=_bars([y for _, _, y in rows]),
+            fmt="o",
+            color=_BLUE,
+            ecolor=_GREY,
+            elinewidth=0.6,
+            markersize=4,
+        )
+        for layer, x, y in rows:
+            axes.annotate(
+                str(layer), (x["value"], y["value"]), xytext=(4, 4), textcoords="offset points", color=_ORANGE
+            )
+        axes.set_xlabel(f"C in {first['study']}")
+        axes.set_ylabel(f"C in {second['study']}")
+        return _svg(figure, f"Contributions in {second['study']} against those in {first['study']}")
+
+
+def _bars(intervals: list[dict[str, float]]) -> list[list[float]]:
+    """How far each interval reaches below and above its figure."""
+    return [
+        [max(one["value"] - one["low"], 0) for one in intervals],
+        [max(one["high"] - one["value"], 0) for one in intervals],
+    ]
 
 
 def _smoothed(values: list[float], span: int = 5) -> list[float]:

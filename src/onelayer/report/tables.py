@@ -84,3 +84,28 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+_CORRELATIONS = ("kind", "layers", "spearman", "low", "high", "p", "kendall", "kendall_low", "kendall_high", "ceiling")
+
+
+def correlations(pairs: dict[tuple[str, str], dict[str, Any]]) -> pd.DataFrame:
+    """One row a pair of studies: how far they rank the layers alike, or why that cannot be said."""
+    rows = []
+    for (first, second), figures in pairs.items():
+        rows.append(
+            {
+                "first": first,
+                "second": second,
+                **{name: figures[name] for name in _CORRELATIONS},
+                "reliability_first": figures["reliability"][first],
+                "reliability_second": figures["reliability"][second],
+                "shared_problems": figures["shared_problems"],
+                "paired": figures["paired"],
+                "same_base": figures["same_base"],
+                "reason": figures["reason"],
+            }
+        )
+    columns = ["first", "second", *_CORRELATIONS, "reliability_first", "reliability_second", "shared_problems"]
+    frame = pd.DataFrame(rows, columns=[*columns, "paired", "same_base", "reason"])
+    return frame.astype({"shared_problems": "Int64"})  # whole numbers, even beside a pair that has none

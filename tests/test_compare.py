@@ -1,0 +1,233 @@
+"""The comparison of studies, on records made by hand instead of by sampling."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from analysis.test_study import make_run
+from conftest import TINY, deep_copy, write_params, write_study
+from onelayer.analysis.study import analyze
+from onelayer.compare import _kind, compare, correlations, headlines, read_correlations
+from onelayer.config import Files, JsonlTask, ReportOptions, Sizes, Study, load_study
+from onelayer.errors import UserError
+from onelayer.grid import all_runs
+from onelayer.prepare import prepare
+from onelayer.report.html import _reading, write_report
+from onelayer.search import choose_rate
+
+RISING = (0.3, 0.4, 0.5, 0.6, 0.7)
+FALLING = RISING[::-1]
+
+
+def make(name: str, levels: tuple[float, ...] = RISING, full: float = 0.9, **changes: Any) -> Study:
+    """An analysed study of one layer a level; ``changes`` overrides top-level settings."""
+    settings = deep_copy(TINY)
+    settings["model"]["layers"] = len(levels)
+    settings["task"]["sizes"] = {"train": 30, "select": 20, "report": 150}
+    settings["task"]["operations"] = ["+", "#"]
+    settings["runs"]["seeds"] = [0, 1]
+    write_study(name, settings | changes)
+    study = load_study(name)
+    prepare(study)
+    for run in all_runs(study):
+        if run.kind == "full":
+            choose_rate(study)
+        chance = {"base": 0.2, "full": full}[run.kind] if run.kind != "layer" else levels[run.layers[0]]
+        make_run(study, run, chance)
+    analyze(study)
+    return study
+
+
+def metrics() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("reports/metrics.json").read_text())
+    return found
+
+
+@pytest.mark.usefixtures("project")
+class TestPairs:
+    def test_figures_of_every_pair(self) -> None:
+        for name, levels, seed in (("up", RISING, 0), ("again", RISING, 1), ("down", FALLING, 2)):
+            make(name, levels, seed=seed)
+        compare(["up", "again", "down"])
+        found = metrics()["correlations"]
+        assert list(found) == ["up~again", "up~down", "again~down"]
+        assert (found["up~again"]["low"], found["up~down"]["high"]) > (0.5, 0)
+        assert found["up~down"]["high"] < -0.5
+        for name, figures in found.items():
+            c = [list(metrics()[study]["contribution"].values()) for study in name.split("~")]
+            assert figures["spearman"] == pytest.approx(stats.spearmanr(*c).statistic)
+            assert figures["kendall"] == pytest.approx(stats.kendalltau(*c).statistic)
+            assert figures["layers"] == 5
+            assert figures["kind"] == "same domain and algorithm"
+            assert figures["reliability"].keys() == set(name.split("~"))
+            assert figures["shared_problems"] < 150
+            assert (figures["paired"], figures["same_base"], figures["reason"]) == (False, False, None)
+        first = Path("reports/metrics.json").read_bytes()
+        compare(["up", "again", "down"])
+        assert Path("reports/metrics.json").read_bytes() == first
+        # Neither another study nor the order of the two moves a pair's figures.
+        assert correlations(["again", "up"])["again~up"]["low"] == found["up~again"]["low"]
+
+    def test_the_same_problems_are_drawn_together(self) -> None:
+        make("one")
+        make("other")
+        figures = correlations(["one", "other"])["one~other"]
+        assert figures["shared_problems"] == 150
+        assert figures["paired"]
+        assert figures["same_base"]
+
+    def test_a_study_stays_where_it_was(self) -> None:
+        make("one")
+        compare(["one"])
+        assert metrics().keys() == {"one", "correlations"}
+        assert metrics()["correlations"] == {}
+        assert len(headlines()) == 1
+
+    def test_headlines(self) -> None:
+        for name, full in (("one", 0.9), ("other", 0.9), ("none", 0.2)):
+            make(name, full=full)
+        compare(["one", "other", "none"])
+        lines = headlines()
+        assert [line.partition(":")[0] for line in lines] == [
+            "one", "other", "none", "one~other", "one~none", "other~none",
+        ]  # fmt: skip
+        assert "same domain and algorithm, Spearman 1.00 (" in lines[3]
+        assert "over 5 layers, p 0.0" in lines[3]
+        assert "no rank correlation: contributions are undefined in none" in lines[4]
+
+    def test_a_study_cannot_take_the_name(self) -> None:
+        with pytest.raises(UserError, match=r"studies/correlations.yaml: found a study named 'correlations'"):
+            compare(["correlations"])
+
+
+@pytest.mark.usefixtures("project")
+class TestExclusions:
+    def test_every_pair_is_listed_with_a_reason(self) -> None:
+        make("five")
+        make("undefined", full=0.2)
+        make("three", RISING[:3])
+        make("two", runs={"seeds": [0, 1], "layers": [0, 1]})
+        compare(["five", "undefined", "three", "two"])
+        found = metrics()["correlations"]
+        assert len(found) == 6
+        assert "contributions are undefined in undefined" in found["five~undefined"]["reason"]
+        assert "differ in depth (5 and 3 layers)" in found["five~three"]["reason"]
+        assert found["five~two"]["reason"] == "the studies share 2 scanned layers, fewer than 3"
+        for figures in found.values():
+            assert figures["reason"]
+            assert {figures[name] for name in ("spearman", "low", "high", "p", "kendall", "ceiling")} == {None}
+        page = write_report(["five", "undefined", "three", "two"], ReportOptions()).read_text()
+        assert page.count("no correlation is given") == 6
+        assert "C in five" not in page
+        table = Path("reports/tables/correlations.csv").read_text()
+        assert table.count("\n") == 7
+        assert "differ in depth" in table
+
+    def test_only_the_shared_layers_count(self) -> None:
+        make("five")
+        make("four", runs={"seeds": [0, 1], "layers": [0, 2, 3, 4]}, levels=FALLING)
+        figures = correlations(["five", "four"])["five~four"]
+        assert figures["layers"] == 4
+        assert figures["spearman"] == pytest.approx(-1)
+
+    def test_layers_that_all_score_alike(self) -> None:
+        make("one")
+        make("flat", (1.0,) * 5, full=1.0)
+        figures = correlations(["one", "flat"])["one~flat"]
+        assert figures["reason"] == "all layers score alike in flat, so there is no ranking"
+        assert figures["spearman"] is None
+
+    def test_records_without_their_problems(self) -> None:
+        make("one")
+        make("other")
+        path = Path("data/one/problems/report.jsonl")
+        path.write_text("\n".join(path.read_text().splitlines()[1:]) + "\n")
+        with pytest.raises(UserError, match=r"report.jsonl: expected the problems of the records, found none"):
+            correlations(["one", "other"])
+
+
+@pytest.mark.usefixtures("project")
+class TestReport:
+    def test_the_section_reads_the_pairs(self) -> None:
+        for name, levels, seed in (
+            ("up", RISING, 0),
+            ("again", RISING, 1),
+            ("flat", (0.5, 0.501, 0.502, 0.503, 0.504), 2),
+        ):
+            make(name, levels, seed=seed)
+        names = ["up", "again", "flat"]
+        compare(names)
+        page = write_report(names, ReportOptions()).read_text()
+        assert page.count("<svg") == 3 * 2 + 3
+        assert "Do the layers agree?" in page
+        assert "They rank the layers alike: the interval lies above 0" in page
+        assert "The interval includes 0" in page
+        assert "The bases differ" in page
+        for first, second in combinations(names, 2):
+            assert f"<strong>{first} and {second}:</strong>" in page
+        assert Path("reports/tables/correlations.csv").read_text().count("\n") == 4
+        assert write_report(names, ReportOptions()).read_text() == page
+
+    def test_one_study_has_no_section(self) -> None:
+        make("one")
+        assert "Do the layers agree?" not in write_report(["one"], ReportOptions()).read_text()
+        assert Path("reports/tables/correlations.csv").read_text().startswith("first,second,kind,layers,spearman")
+
+    def test_figures_of_other_studies_will_not_do(self) -> None:
+        make("one")
+        make("other")
+        with pytest.raises(UserError, match=r"metrics.json: not found; `onelayer compare one other` makes it"):
+            write_report(["one", "other"], ReportOptions())
+        compare(["one"])
+        with pytest.raises(UserError, match="found no figures of one~other; `onelayer compare one other` makes them"):
+            read_correlations(["one", "other"])
+
+
+FIGURES: dict[str, Any] = {
+    "kind": "cross-domain", "layers": 8, "spearman": 0.5, "low": 0.1, "high": 0.8, "p": 0.01, "ceiling": 0.95,
+    "reliability": {"a": 0.4, "b": 0.9}, "confidence": 0.95, "shared_problems": 0, "paired": False, "same_base": True,
+    "reason": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "0.80, p 0.01). They rank the layers alike: the interval lies above 0, and few orders at random"),
+        ({"p": 0.2}, "The interval lies above 0, yet with so few layers an order at random often goes as far"),
+        ({"low": -0.8, "high": -0.1}, "They rank the layers in opposite ways: the interval lies below 0"),
+        ({"low": -0.1}, "The interval includes 0: neither agreement nor its absence is shown."),
+        ({"low": 0.0}, "The interval includes 0"),
+        ({"ceiling": 0.6}, "ceiling of a's own ranking is 0.40, so two studies of one true ranking would be expected"),
+        ({"same_base": False}, "The bases differ"),
+        ({"shared_problems": 9, "paired": True}, "The problems are the same"),
+        ({"shared_problems": 9}, "9 problems are in both; the interval takes them as apart."),
+    ],
+)
+def test_readings(changes: dict[str, Any], said: str) -> None:
+    text = _reading(("a", "b"), FIGURES | changes)["text"]
+    assert said in text
+    assert ("ceiling" in text) == ("ceiling" in changes)
+    assert text.startswith("cross-domain, 8 layers: Spearman 0.50 (95% interval")
+
+
+@pytest.mark.usefixtures("project")
+def test_kinds() -> None:
+    write_params(["tiny"])
+    one = load_study("tiny")
+    files = Files(train=Path("a"), select=Path("a"), report=Path("a"))
+    task = JsonlTask(kind="jsonl", files=files, sizes=Sizes(train=1, select=1, report=1))
+    other_task = one.model_copy(update={"task": task})
+    other_algorithm = one.model_copy(update={"algorithm": "another"})
+    both = other_task.model_copy(update={"algorithm": "another"})
+    assert _kind(one, one) == "same domain and algorithm"
+    assert _kind(one, other_task) == "cross-domain"
+    assert _kind(one, other_algorithm) == "cross-algorithm"
+    assert _kind(one, both) == "cross-domain and cross-algorithm"
+    assert _kind(both, one) == _kind(one, both)
