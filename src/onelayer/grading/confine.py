@@ -91,8 +91,8 @@ def interpreter() -> Path:
     return Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
 
 
-def command(bwrap: str, folder: str, folder_bytes: int, filter_fd: int | None) -> list[str]:
-    """The command line that starts a program in a sandbox of its own; the program and its arguments are to follow.
+def command(bwrap: str, folder: str, folder_bytes: int) -> list[str]:
+    """The command line of a sandbox, in which ``folder`` can be written to; ``--`` and the program are to follow.
 
     As root it goes through util-linux's ``unshare``, ``mount`` and ``setpriv``: the interpreter often lies where no
     other user can go (/root), and is then made to be seen at /mnt, in a mount namespace of bubblewrap's own.
@@ -123,9 +123,7 @@ def command(bwrap: str, folder: str, folder_bytes: int, filter_fd: int | None) -
         options += ["--ro-bind", str(program), str(program)]
     options += ["--perms", "0700", "--size", str(folder_bytes), "--tmpfs", folder, "--chdir", folder]
     options += ["--remount-ro", "/dev", "--remount-ro", "/"]
-    if filter_fd is not None:
-        options += ["--seccomp", str(filter_fd)]
-    return [*before, bwrap, *options, "--"]
+    return [*before, bwrap, *options]
 
 
 def _under(path: str, folder: str) -> bool:

@@ -56,6 +56,8 @@ def main(control: socket.socket, settings: dict[str, Any]) -> NoReturn:
         raise SystemExit("prctl refused to close this process's memory to others")
     if sys.platform == "linux" and not walled:
         library.prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+    os.closerange(3, control.fileno())
+    os.closerange(control.fileno() + 1, _MOST_FILES)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MOST_FILES, _MOST_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -89,21 +91,27 @@ def _watch(control: socket.socket, child: int, settings: dict[str, Any]) -> str:
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while not poll.poll(_TICK_MS):
-        how = _reap(child) or how
+        died = _reap(child)
+        how = how or died
         if settings["walled"] and _resident_bytes() > settings["memory_bytes"]:
             _kill_all()
             how = "its processes together took more memory than the limit"
-    how = _reap(child) or how
+    died = _reap(child)
+    how = how or died
     if control.recv(1) != b"e":
         os._exit(0)
     if settings["walled"]:
         while True:
             _kill_all()
             try:
-                os.waitpid(-1, 0)
+                pid, status = os.waitpid(-1, 0)
             except ChildProcessError:
                 return how
-    return _end_family(child) or how
+            # A process that is dying has closed its socket already, and is killed too late to change why it dies.
+            if pid == child and not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
+                how = how or _died(status)
+    _end_family(child)
+    return how
 
 
 def _kill_all() -> None:
@@ -112,7 +120,7 @@ def _kill_all() -> None:
             os.kill(-1, signal.SIGKILL)
 
 
-def _end_family(child: int) -> str:
+def _end_family(child: int) -> None:
     """Without a process namespace: end the child's process group, and every orphan that came to us."""
     left = {child}
     while left:
@@ -129,7 +137,6 @@ def _end_family(child: int) -> str:
                 left = {int(pid) for pid in children.read().split()}
         except OSError:
             left = set()
-    return ""
 
 
 def _reap(child: int) -> str:
@@ -142,10 +149,14 @@ def _reap(child: int) -> str:
             return how
         if pid == 0:
             return how
-        if pid == child and os.WIFSIGNALED(status):
-            how = f"signal {os.WTERMSIG(status)}"
-        elif pid == child and os.WEXITSTATUS(status):
-            how = f"exit status {os.WEXITSTATUS(status)}"
+        if pid == child:
+            how = _died(status)
+
+
+def _died(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"signal {os.WTERMSIG(status)}"
+    return f"exit status {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
 
 
 def _resident_bytes() -> int:

@@ -19,6 +19,7 @@ import os
 import platform
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -316,6 +317,7 @@ class _Session:
         self._waiting = True
         self._how: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._first: int | None = None
         self._rest = b""
         self._folder = None if walled else tempfile.mkdtemp(prefix="onelayer-")
         self._control, inside = socket.socketpair()
@@ -334,21 +336,29 @@ class _Session:
                 "message_bytes": limits.message_mb * 2**20,
             },
         }
-        filter_end, passed = -1, [inside.fileno()]
-        with tempfile.TemporaryFile() as errors:
+        passed = [inside.fileno()]
+        with tempfile.TemporaryFile() as errors, contextlib.ExitStack() as opened:
+            opened.enter_context(inside)
             try:
                 command: list[str] = []
                 if walled:
-                    wanted = confine.system_call_filter()
-                    self.reusable = wanted is not None
-                    if wanted is not None:
-                        filter_end, writing = os.pipe()
-                        with open(writing, "wb") as pipe:
-                            pipe.write(wanted)
-                        passed.append(filter_end)
-                    command = confine.command(
-                        bwrap, _FOLDER, limits.file_mb * 2**20, None if wanted is None else filter_end
-                    )
+                    info = opened.enter_context(tempfile.TemporaryFile())
+                    passed.append(info.fileno())
+                    command = [
+                        *confine.command(bwrap, _FOLDER, limits.file_mb * 2**20),
+                        "--info-fd",
+                        str(info.fileno()),
+                    ]
+                    calls = confine.system_call_filter()
+                    if calls is None:
+                        self.reusable = False
+                    else:
+                        filtering = opened.enter_context(tempfile.TemporaryFile())
+                        filtering.write(calls)
+                        filtering.seek(0)
+                        passed.append(filtering.fileno())
+                        command += ["--seccomp", str(filtering.fileno())]
+                    command.append("--")
                 command += [str(confine.interpreter()), "-I", "-S", "-c", _BOOT, str(inside.fileno())]
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=passed,
@@ -358,14 +368,12 @@ class _Session:
                 self._control.settimeout(_START_SECONDS)
                 self._control.sendall(json.dumps(start).encode() + b"\n")
                 self._line()
+                if walled:
+                    self._first = os.pidfd_open(json.loads(os.pread(info.fileno(), 4096, 0))["child-pid"])
             except OSError as error:
                 self.kill()
                 errors.seek(0)
                 _fail(str(error), errors.read().decode(errors="replace").strip())
-            finally:
-                inside.close()
-                if filter_end >= 0:
-                    os.close(filter_end)
         self._waiting = False
 
     def run(self, *sockets: socket.socket) -> None:
@@ -408,6 +416,15 @@ class _Session:
         """End every process of the session."""
         self._control.close()
         if self._process is not None:
+            # With its first process a whole process namespace ends. bubblewrap waits for that and ends then: killed
+            # itself, it would leave a zombie to the machine's own first process, which in a container waits for none.
+            if self._first is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._first, signal.SIGKILL)
+                os.close(self._first)
+                self._first = None
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_SETTLE_SECONDS)
             self._process.kill()
             self._process.wait()
         if self._folder is not None:
