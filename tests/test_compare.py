@@ -168,7 +168,7 @@ class TestReport:
         assert "Do the layers agree?" in page
         assert "They rank the layers alike: the interval lies above 0" in page
         assert "The interval includes 0" in page
-        assert "The bases differ" in page
+        assert "start from different bases" in page
         for first, second in combinations(names, 2):
             assert f"<strong>{first} and {second}:</strong>" in page
         assert Path("reports/tables/correlations.csv").read_text().count("\n") == 4
@@ -205,7 +205,7 @@ FIGURES: dict[str, Any] = {
         ({"low": -0.1}, "The interval includes 0: neither agreement nor its absence is shown."),
         ({"low": 0.0}, "The interval includes 0"),
         ({"ceiling": 0.6}, "ceiling of a's own ranking is 0.40, so two studies of one true ranking would be expected"),
-        ({"same_base": False}, "The bases differ"),
+        ({"same_base": False}, "The two start from different bases"),
         ({"shared_problems": 9, "paired": True}, "The problems are the same"),
         ({"shared_problems": 9}, "9 problems are in both; the interval takes them as apart."),
     ],

@@ -101,7 +101,7 @@ def _reading(pair: tuple[str, str], result: dict[str, Any]) -> dict[str, str]:
             f" true ranking would be expected to reach about {result['ceiling']:.2f}."
         )
     if not result["same_base"]:
-        sentences.append("The bases differ, so more than the training does.")
+        sentences.append("The two start from different bases, so not the training alone differs.")
     if result["paired"]:
         sentences.append("The problems are the same, and their peculiarities help the two to agree.")
     elif result["shared_problems"]:
