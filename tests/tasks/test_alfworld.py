@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from onelayer.errors import UserError
-from onelayer.tasks.alfworld import Alfworld, Household
+from onelayer.tasks.alfworld import Alfworld, Game
 from onelayer.tasks.contract import AgentTask, Problem
 from onelayer.tasks.world_settings import AlfworldTask
 
@@ -60,6 +60,7 @@ def test_splits_are_stable_and_one_game_file_an_instance(games):
     small, large = task.splits(), household(games, train=6).splits()
     assert large["train"].problems[:2] == small["train"].problems
     assert (large["select"], large["report"]) == (small["select"], small["report"])
+    assert Alfworld(task.settings, seed=1).splits()["train"] != small["train"]
     assert small["report"].problems[0].id.startswith("alfworld valid_unseen/look_at_obj_in_light-Mug-None-DeskLamp-30")
     with pytest.raises(UserError, match=r"task\.sizes\.train: found 7, expected at most 6, the games .*train"):
         household(games, train=7).splits()
@@ -111,7 +112,7 @@ def test_the_adapter_speaks_the_packages_language(games, monkeypatch):
     environment.AlfredDemangler = lambda shuffle: None
     monkeypatch.setitem(sys.modules, "textworld", textworld)
     monkeypatch.setitem(sys.modules, "alfworld.agents.environment.alfred_tw_env", environment)
-    world = Household(games, list_actions=True)
+    world = Game(games, list_actions=True)
     [instance] = household(games).splits()["report"].problems
     first = world.reset(instance)
     assert "Your task is to: put a mug" in first.text
@@ -121,5 +122,5 @@ def test_the_adapter_speaks_the_packages_language(games, monkeypatch):
     won = world.act("go to shelf 1")
     assert (won.valid, won.reward, won.done, won.success) == (True, 1.0, True, True)
     assert won.view.anchor != first.anchor
-    with pytest.raises(UserError, match="a problem names it"):
+    with pytest.raises(UserError, match="problems name it"):
         world.reset(Problem("alfworld train/gone", "", ""))

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
+from test_worlds import gone
 
 from onelayer.errors import UserError
 from onelayer.tasks.contract import AgentTask, Outcome, Problem, View, World, WorldError
@@ -30,12 +30,10 @@ needs_java = pytest.mark.skipif(
 )
 
 
-def game(
-    name: str = "coin", train: int = 3, select: int = 2, report: int = 2, seed: int = 0, **more
-) -> TextWorldExpress:
+def game(name: str = "coin", train: int = 3, select: int = 2, report: int = 2, **more) -> TextWorldExpress:
     settings = {"kind": "textworld-express", "game": name, "max_turns": 30, **more}
     sizes = {"train": train, "select": select, "report": report}
-    return TextWorldExpress(TextWorldExpressTask.model_validate({**settings, "sizes": sizes}), seed)
+    return TextWorldExpress(TextWorldExpressTask.model_validate({**settings, "sizes": sizes}), seed=0)
 
 
 def problem(name: str, fold: str, seed: int) -> Problem:
@@ -47,21 +45,9 @@ def javas() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.name() == "java":
+            if process.name() == "java" and process.ppid() != os.getpid():  # those of worlds
                 found.append(process)
     return found
-
-
-def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def actions(view: View) -> list[str]:
@@ -113,7 +99,6 @@ def test_splits_are_disjoint_and_stable_and_from_the_games_own_folds():
     ids = [instance.id for made in large.values() for instance in made.problems]
     assert len(set(ids)) == len(ids)
     assert small["select"].problems[0].id.startswith("textworld-express coin dev 10")
-    assert game(seed=1).splits()["train"] != small["train"]
     with pytest.raises(UserError, match=r"task\.sizes\.report: found 1001, expected at most 1000, .* test fold"):
         game(report=1001).splits()
 
@@ -135,13 +120,14 @@ def test_gold_paths_win_and_random_play_seldom_does(name, gold):
         gold.reset(seed=seed, gameFold=fold, gameName=name, gameParams="", generateGoldPath=True)
         view = world.reset(problem(name, fold, seed))
         assert gold.getTaskDescription() in view.text
-        steps = gold.getGoldActionSequence()
-        for turn, action in enumerate(steps):
+        for action in gold.getGoldActionSequence():
             assert action in actions(view)
             outcome = world.act(action)
             assert outcome.valid
-            assert outcome.done == (turn == len(steps) - 1)
             view = outcome.view
+            if outcome.done:  # some gold paths go on for a step after the win
+                break
+        assert outcome.done
         assert outcome.success
         assert outcome.reward > 0
     won = [wander(world, problem(name, "train", seed), turns=10).success for seed in range(6)]
@@ -212,9 +198,7 @@ def test_twenty_episodes_at_once():
         assert len(started) == 20
         started[0].kill()
         started[1].kill()
-        second = list(
-            pool.map(lambda pair: failed_or_not(pair[1], problem("coin", "train", pair[0])), enumerate(worlds))
-        )
+        second = list(pool.map(failed_or_not, worlds))
         list(pool.map(lambda world: world.close(), worlds))
     assert sum(outcome.valid for outcome in first) == 20
     assert second.count("failed") == 2

@@ -3,98 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from odd_worlds import PROBLEM, NeedsJava, Odd, StartsNever, Tidy, Unmade
 
 from onelayer.errors import UserError
 from onelayer.tasks.contract import Outcome, Problem, View, WorldError
 from onelayer.tasks.worlds import IsolatedWorld, ask, ending
-
-PROBLEM = Problem("p", "p", "")
-
-
-@dataclass
-class Odd:
-    """A world that does what its action says."""
-
-    turns: int = 0
-
-    def reset(self, problem: Problem) -> View:
-        self.turns = 0
-        if problem.id == "missing":
-            raise UserError("games.zip: not found")
-        return View(f"begin {problem.id}", "start")
-
-    def act(self, action: str) -> Outcome:
-        self.turns += 1
-        outcome = Outcome(View(f"turn {self.turns}", action), 1, self.turns == 3, False, True)
-        match action:
-            case "sleep":
-                time.sleep(3600)
-            case "raise":
-                raise KeyError("no such room")
-            case "world error":
-                raise WorldError("the lamp broke")
-            case "exit":
-                sys.exit(7)
-            case "die":
-                os.kill(os.getpid(), signal.SIGKILL)
-            case "abort":
-                os.abort()
-            case "not a view":
-                return "hello"  # type: ignore[return-value]
-            case "not to be sent":
-                return lambda: None  # type: ignore[return-value]
-            case "child":
-                subprocess.Popen(["sleep", "3600"])
-            case "chatter":
-                os.write(1, b"x" * 1_000_000)
-        rewards = {"nan": float("nan"), "inf": float("inf"), "true": True, "text": "1"}
-        if action in rewards:
-            return Outcome(outcome.view, rewards[action], False, False, True)  # type: ignore[arg-type]
-        if action == "maybe":
-            return Outcome(outcome.view, 0.0, False, None, True)  # type: ignore[arg-type]
-        if action == "wordless":
-            return Outcome(View(None, "a"), 0.0, False, False, True)  # type: ignore[arg-type]
-        return outcome
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-@dataclass
-class Tidy(Odd):
-    """A world that says when it was closed."""
-
-    mark: Path = Path()
-
-    def close(self) -> None:
-        self.mark.write_text("closed")
-
-
-class NeedsJava(Odd):
-    def __init__(self) -> None:
-        raise UserError("no java was found")
-
-
-class StartsNever(Odd):
-    def __init__(self) -> None:
-        time.sleep(3600)
-
-
-class Unmade(Odd):
-    def __init__(self) -> None:
-        raise ValueError("bad jar")
 
 
 def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
@@ -126,6 +50,14 @@ def test_episodes_go_through_unchanged_one_after_another():
     assert gone(process)
 
 
+@pytest.fixture(scope="module")
+def house() -> Iterator[IsolatedWorld]:
+    """One world for every fault: after each, the next test's `reset` must begin afresh."""
+    world = IsolatedWorld(Odd, call_seconds=20, name="the house")
+    yield world
+    world.close()
+
+
 @pytest.mark.parametrize(
     ("action", "message"),
     [
@@ -144,18 +76,15 @@ def test_episodes_go_through_unchanged_one_after_another():
         ("wordless", "expected a view of texts"),
     ],
 )
-def test_a_fault_is_a_world_error_and_the_next_episode_is_played_in_a_new_process(action, message):
-    world = IsolatedWorld(Odd, call_seconds=20, name="the house")
-    world.reset(PROBLEM)
+def test_a_fault_is_a_world_error_and_the_next_episode_is_played_in_a_new_process(action, message, house):
+    assert house.reset(PROBLEM).text == "begin p"
+    assert house.act("north").reward == 1.0
     [process] = family()
     with pytest.raises(WorldError, match=message):
-        world.act(action)
+        house.act(action)
     assert gone(process)
     with pytest.raises(WorldError, match="reset begins one"):
-        world.act("north")
-    assert world.reset(PROBLEM).text == "begin p"
-    assert world.act("north").reward == 1.0
-    world.close()
+        house.act("north")
 
 
 def test_a_hanging_world_is_ended_at_its_limit():
@@ -254,7 +183,8 @@ def test_no_process_is_left_where_our_own_is_killed(action, tmp_path):
         f"""
         import sys, threading, time
         sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from test_worlds import PROBLEM, IsolatedWorld, Odd
+        from odd_worlds import PROBLEM, Odd
+        from onelayer.tasks.worlds import IsolatedWorld
         world = IsolatedWorld(Odd, call_seconds=3600)
         world.reset(PROBLEM)
         threading.Thread(target=world.act, args=({action!r},), daemon=True).start()

@@ -42,6 +42,11 @@ class Alfworld:
         """After so many actions an episode is over."""
         return self.settings.max_turns
 
+    @property
+    def isolated(self) -> bool:
+        """Each world has a process of its own."""
+        return True
+
     def splits(self) -> dict[str, Split]:
         """Draw each split from its folder, in the study seed's order, leaving out what ALFWorld itself leaves out."""
         return {
@@ -65,7 +70,7 @@ class Alfworld:
                     " (it brings TextWorld, whose licences are yours to accept)"
                 )
         self._folder("train")
-        make = partial(Household, self.settings.path, self.settings.list_actions)
+        make = partial(Game, self.settings.path, self.settings.list_actions)
         return IsolatedWorld(make, self.settings.call_seconds, _NAME)
 
     def _folder(self, name: str) -> Path:
@@ -96,7 +101,7 @@ class Alfworld:
         return None if solvable is True else "not known to be solvable"
 
 
-class Household:
+class Game:
     """One ALFWorld game at a time in this process."""
 
     def __init__(self, path: Path, list_actions: bool) -> None:

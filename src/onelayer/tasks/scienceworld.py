@@ -36,6 +36,11 @@ class ScienceWorld:
         """After so many actions an episode is over."""
         return self.settings.max_turns
 
+    @property
+    def isolated(self) -> bool:
+        """Each world has a process of its own."""
+        return True
+
     def splits(self) -> dict[str, Split]:
         """Draw each split from its set, in the study seed's order; growing one leaves the others as they were."""
         need_java(_PACKAGE, _NAME)
@@ -87,10 +92,11 @@ class Lab:
         """Set up the variation that ends the problem's name."""
         with watched(self._env, _NAME):
             self._load(int(problem.id.split()[-1]))
-            self._score = 0
             task = self._env.get_task_description()
-            look = self._env.look()
-        view = self._view(look)
+            # The package's own reset begins so too; it may already be worth points, which are no action's reward.
+            observation = self._env.server.step("look around")
+            self._score = round(100 * self._env.server.getScore())
+        view = self._view(observation)
         return View(f"{task}\n\n{view.text}", view.anchor)
 
     def act(self, action: str) -> Outcome:

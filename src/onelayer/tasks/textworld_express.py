@@ -33,6 +33,11 @@ class TextWorldExpress:
         """After so many actions an episode is over."""
         return self.settings.max_turns
 
+    @property
+    def isolated(self) -> bool:
+        """Each world has a process of its own."""
+        return True
+
     def splits(self) -> dict[str, Split]:
         """Draw each split from its fold, in the study seed's order; growing one leaves the others as they were."""
         need_java(_PACKAGE, _NAME)

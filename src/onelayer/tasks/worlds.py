@@ -190,9 +190,12 @@ class _Home:
 
     def end(self, patience: float = 0.0) -> None:
         """End the process and all that it started; first wait a while (seconds) for it to leave by itself."""
+        if patience:
+            with contextlib.suppress(OSError):
+                self._channel.send(None)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
         self._channel.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS refuses for a group of the dead
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -225,24 +228,26 @@ class _Home:
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """In the child: make the object that the first message names, and answer calls until the channel closes.
+    """In the child: make the object that the first message names, and answer calls until a message says None.
 
     A message is (method, arguments, seconds); an answer is (kind, answer), where kind is "done", "user error",
-    "world error" or "error".
+    "world error" or "error". Where the channel closes without a word, the child ends with all that it started.
     """
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     channel = Connection(descriptor)
-    with contextlib.suppress(EOFError, OSError):
+    try:
         made = channel.recv()
         held: list[Any] = []
         _send(channel, _tried(lambda: held.append(pickle.loads(made)())))
-        while True:
-            method, arguments, seconds = channel.recv()
+        while (message := channel.recv()) is not None:
+            method, arguments, seconds = message
             # Where native code holds the interpreter and our parent is gone, nothing else here could end it.
             faulthandler.dump_traceback_later(seconds + 2 * _LEAVE_SECONDS, exit=True)
             answer = _tried(lambda method=method, arguments=arguments: getattr(held[0], method)(*arguments))
             faulthandler.cancel_dump_traceback_later()
             _send(channel, answer)
+    except (EOFError, OSError):
+        _leave()
 
 
 def _tried(work: Callable[[], object]) -> tuple[str, object]:
@@ -268,4 +273,8 @@ def _leave_with(parent: int) -> None:
     # on; a look at the parent works on every Unix. The whole group goes, Java too.
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
+    _leave()
+
+
+def _leave() -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
