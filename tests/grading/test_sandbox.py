@@ -74,7 +74,6 @@ def test_hostile_programs_neither_pass_nor_harm_nor_hang(name: str, sandbox: San
         program = program.replace(key, str(value))
     for judge in (
         lambda: sandbox.judge_tests(program, "assert f(3) == 9"),
-        lambda: sandbox.judge_tests(program, "def check(g):\n    assert g(3) == 9\ncheck(f)", "f"),
         lambda: calls(sandbox, program, 3, gives=9),
     ):
         start = time.monotonic()
@@ -325,6 +324,9 @@ def test_calls_share_a_process_and_are_judged_in_order(sandbox: Sandbox) -> None
         ("def f(x):\n    return {x: 1}.keys()", "assert set(f(3)) == {3}", PASSED),
         ("def f(x):\n    return lambda y: x + y", "assert f(3)(4) == 7", PASSED),
         ("def f(x, *, y):\n    return x + y", "assert f(3, y=4) == 7", PASSED),
+        ("class A:\n    def f(self, x):\n        return self.y + x", "a = A()\na.y = 2\nassert a.f(1) == 3", PASSED),
+        ("class A: pass", "try:\n    A().y\nexcept AttributeError:\n    pass\nelse:\n    assert False", PASSED),
+        ("def sum(a, b):\n    return 7", "assert sum(1, 2) == 7", PASSED),
         ("def f(x):\n    raise ValueError('no')",
          "try:\n    f(1)\nexcept ValueError as e:\n    assert str(e) == 'no'\nelse:\n    assert False", PASSED),
         ("class E(KeyError): pass\ndef f(x):\n    raise E(1)",
@@ -407,7 +409,8 @@ def test_mbpp_solutions_pass() -> None:
             verdict = sandbox.judge_tests(row["code"], "\n".join(row["test"]))
             if not verdict.passed:
                 failed[row["task_id"]] = verdict.reason
-    assert failed == {}
+    # Its tests name a tree that is in none of the row's fields (it is the `test_setup_code` of other editions).
+    assert failed == {367: "NameError: name 'root' is not defined"}
 
 
 # Starting.

@@ -2,8 +2,8 @@
 
 The test code finds stand-ins under the names of the program's functions. A call goes over the channel to the program,
 and what comes back was made here from plain data, so that no object, comparison or attribute of the program's own is
-ever looked at. What cannot be plain data is a `Handle`, which can be called, iterated over and handed back, and equals
-only itself. Arguments cross as copies: a test never sees that its argument was changed.
+ever looked at. What cannot be plain data is a `Handle`, which can be called, iterated over, asked for attributes and
+handed back, and equals only itself. Arguments cross as copies: a test never sees that its argument was changed.
 """
 
 from __future__ import annotations
@@ -70,10 +70,14 @@ class Remote:
         extra = {name: self._guarded(lambda: encode(value, self._number)) for name, value in named.items()}  # noqa: B023
         return self.ask(["call", function, nodes, extra])
 
+    def set(self, node: Node, name: str, value: Any) -> None:
+        """Set an attribute of an object of the program."""
+        self.ask(["set", node, name, self._guarded(lambda: encode(value, self._number))])
+
     def _number(self, value: object) -> int:
         if not isinstance(value, Handle):
             self._stop("broken", f"the tests pass a {type(value).__name__}, which cannot be handed to a program")
-        return value.number
+        return value._number
 
     def _handle(self, number: int, kind: str) -> Handle:
         return self._handles.setdefault(number, Handle(self, number, kind))
@@ -98,10 +102,21 @@ class Remote:
 class Handle:
     """An object that stays with the program."""
 
+    _remote: Remote
+    _number: int
+    _node: Node
+
     def __init__(self, remote: Remote, number: int, kind: str) -> None:
-        self.number = number
-        self._remote = remote
-        self._node = ["h", number, kind]
+        self.__dict__.update(_remote=remote, _number=number, _node=["h", number, kind])
+
+    def __getattr__(self, name: str) -> Any:
+        """Ask for an attribute; Python's own protocols (copying, lengths) find none."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._remote.ask(["get", self._node, name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._remote.set(self._node, name, value)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call it."""
@@ -166,11 +181,11 @@ def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, set
     if entry_point is not None:
         wanted = {entry_point}
     else:
-        # Never a built-in: the program's own `set` or `len` would judge the program.
+        # Never a built-in beside other names: the program's own `set` or `len` would judge the program.
         named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        wanted = {
-            name for name in named if not name.startswith("_") and name not in names and not hasattr(builtins, name)
-        }
+        wanted = {name for name in named if not name.startswith("_") and name not in names}
+        if len(named) > 1:
+            wanted = {name for name in wanted if not hasattr(builtins, name)}
     for name in wanted.intersection(name for name in defined if type(name) is str):
         names[name] = _stand_in(remote, name)
     if entry_point is not None and entry_point not in defined:

@@ -23,6 +23,7 @@ Node: TypeAlias = Any
 DEEPEST = 100
 MOST_ITEMS = 500_000
 MOST_BITS = 100_000
+LONGEST_TEXT = 2**24
 _SMALL = 2**63
 
 
@@ -53,8 +54,12 @@ def encode(value: object, handle: Callable[[object], int] | None = None) -> Node
 
     def walk(value: Any, depth: int) -> Node:
         kind = type(value)
-        if value is None or kind is bool or kind is str or kind is float:
+        if value is None or kind is bool or kind is float:
             return value
+        if issubclass(kind, str):
+            if str.__len__(value) > LONGEST_TEXT:
+                raise NotPlainError(f"a text of more than {LONGEST_TEXT} characters")
+            return str.__str__(value)
         if depth > DEEPEST:
             raise NotPlainError(f"a value nested deeper than {DEEPEST}")
         if issubclass(kind, int):
@@ -64,8 +69,6 @@ def encode(value: object, handle: Callable[[object], int] | None = None) -> Node
             if value.bit_length() > MOST_BITS:
                 raise NotPlainError(f"an integer of more than {MOST_BITS} bits")
             return ["i", f"{value:x}"]
-        if issubclass(kind, str):
-            return str.__str__(value)
         if issubclass(kind, float):
             return float.__float__(value)
         if issubclass(kind, list):
@@ -80,6 +83,8 @@ def encode(value: object, handle: Callable[[object], int] | None = None) -> Node
         if issubclass(kind, frozenset):
             return ["f", *many(frozenset.__iter__(value), depth)]
         if issubclass(kind, bytes):
+            if bytes.__len__(value) > LONGEST_TEXT:
+                raise NotPlainError(f"more than {LONGEST_TEXT} bytes")
             return ["b", bytes.hex(value)]
         if issubclass(kind, complex):
             number = complex.__pos__(value)

@@ -226,7 +226,8 @@ def answer_calls(channel: Channel) -> None:
     """Run a program, then call its functions as the other side asks.
 
     ``["calls", program, name, [arguments, …]]`` is answered with every result at once. After ``["serve", program]`` and
-    its answer come ``["call", function, arguments, named]`` and ``["next", iterator]``, until the channel closes.
+    its answer come ``["call", function, arguments, named]``, ``["iter", object]``, ``["next", iterator]``,
+    ``["get", object, name]`` and ``["set", object, name, value]``, until the channel closes.
     """
     handles = _Handles()
     module = types.ModuleType("program")
@@ -280,8 +281,16 @@ def answer_calls(channel: Channel) -> None:
         except StopIteration:
             return ["end"]
 
+    def get(node: Any, name: str) -> list[Any]:
+        return ["value", encode(getattr(decode(node, handles.value), name), handles.number)]
+
+    def change(node: Any, name: str, value: Any) -> list[Any]:
+        setattr(decode(node, handles.value), name, decode(value, handles.value))
+        return ["value", None]
+
     steps: dict[str, Callable[..., list[Any]]] = {
         "calls": calls, "serve": serve, "call": call, "iter": iterate, "next": following,
+        "get": get, "set": change,
     }  # fmt: skip
     while True:
         try:

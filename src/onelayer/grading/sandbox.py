@@ -155,9 +155,10 @@ class Sandbox:
         """Judge a program by test code, which passes where it comes to its end without an exception.
 
         ``setup`` runs first, in the tests' namespace. Then the function ``entry_point`` of the program takes its name
-        there; without an entry point every function and class of the program does that the tests name, ``setup`` does
-        not define and Python does not have built in. Tests see copies: that an argument was changed in place is not
-        seen. Raises SandboxError, and JudgeError where the tests or the setup cannot be run at all.
+        there; without an entry point every function and class of the program does that the tests name and ``setup``
+        does not define (one named like a built-in only where the tests name nothing else). Tests see copies: that an
+        argument was changed in place is not seen. Raises SandboxError, and JudgeError where the tests or the setup
+        cannot be run at all.
         """
         self._test_itself()
         return self._judge_tests(program, tests, entry_point, setup)
