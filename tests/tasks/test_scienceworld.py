@@ -76,6 +76,7 @@ def test_a_gold_path_wins_random_play_does_not_and_a_state_reached_again_has_the
     world = science().world()
     first = world.reset(problem(5))
     assert description in first.text
+    assert "focus on OBJ" in first.text
     total = 0.0
     for action in steps:
         outcome = world.act(action)

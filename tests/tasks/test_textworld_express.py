@@ -89,6 +89,16 @@ def test_a_missing_package_or_java_is_named_before_anything_starts(monkeypatch):
 
 
 @needs_java
+def test_a_java_that_does_not_start_is_the_users_to_mend(tmp_path, monkeypatch):
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UserError, match=r"TextWorldExpress: Java did not start .* does `java -version` show Java 17"):
+        game().splits()
+
+
+@needs_java
 def test_splits_are_disjoint_and_stable_and_from_the_games_own_folds():
     small, large = game().splits(), game(train=900, select=3).splits()
     assert isinstance(game(), AgentTask)

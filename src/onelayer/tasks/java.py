@@ -37,10 +37,11 @@ def need_java(package: str, world: str) -> None:
 def started(package: str, environment: str, world: str) -> Any:
     """Start an environment of a package, which starts its Java, with options for many side by side.
 
-    What JAVA_TOOL_OPTIONS already says comes after ours and wins.
+    Where JAVA_TOOL_OPTIONS is set already, that stands instead. Raises UserError where the package or Java is missing,
+    or Java does not start.
     """
     need_java(package, world)
-    os.environ["JAVA_TOOL_OPTIONS"] = f"{_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", _OPTIONS)
     make: Callable[[], Any] = getattr(importlib.import_module(package), environment)
     try:
         return make()

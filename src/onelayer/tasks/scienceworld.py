@@ -2,7 +2,7 @@
 
 The package (Apache-2.0) runs its simulator in Java; each world has a process and a Java of its own. Its Python step
 also lists every valid action, thousands of them, which takes most of the time; so the steps here call the simulator
-directly and list none, and an action is valid where the simulator understands it.
+directly and list only the forms of actions, and an action is valid where the simulator understands it.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ class ScienceWorld:
         return IsolatedWorld(self._lab(), self.settings.call_seconds, _NAME)
 
     def _lab(self) -> partial[Lab]:
-        return partial(Lab, self.settings.task, self.settings.simplifications)
+        return partial(Lab, self.settings.task, self.settings.simplifications, self.settings.list_actions)
 
 
 class Lab:
     """One ScienceWorld simulator in this process. Raises UserError where the task or a simplification is unknown."""
 
-    def __init__(self, task: str, simplifications: str) -> None:
+    def __init__(self, task: str, simplifications: str, list_actions: bool) -> None:
         self._task = task
         self._simplifications = simplifications
+        self._list_actions = list_actions
         self._score = 0
         self._env = started(_PACKAGE, "ScienceWorldEnv", _NAME)
         with watched(self._env, _NAME):
@@ -123,8 +124,12 @@ class Lab:
 
     def _view(self, observation: str) -> View:
         with watched(self._env, _NAME):
-            look, inventory = self._env.look(), self._env.inventory()
+            look, inventory = self._env.look().strip(), self._env.inventory().strip()
+            forms = self._env.get_possible_actions() if self._list_actions else ()
         if look.startswith("ERROR"):
             raise WorldError(f"{_NAME} failed: {look}")
+        observation = observation.strip()
         parts = [observation, *(part for part in (look, inventory) if part != observation)]
-        return View("\n\n".join(part.strip() for part in parts), f"{look}\n{inventory}\n{self._score}")
+        if forms:
+            parts.append("Forms of actions, where OBJ is a thing: " + ", ".join(forms))
+        return View("\n\n".join(parts), f"{look}\n{inventory}\n{self._score}")

@@ -31,6 +31,7 @@ class ScienceWorldTask(Settings):
     sizes: Sizes
     max_turns: PositiveInt = 100
     call_seconds: PositiveFloat = 60
+    list_actions: bool = True
 
 
 class AlfworldTask(Settings):

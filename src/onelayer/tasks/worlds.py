@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,12 @@ class IsolatedWorld:
         """Begin the episode of a problem, in a new process where the last one failed."""
         if self._home is None:
             self._home = _Home(self._make, self._name, self._start_seconds)
-        view = self._call("reset", problem)
-        return self._accepted(view, _view_fault(view))  # type: ignore[no-any-return]
+        view: View = self._accepted(self._call("reset", problem), _view_fault)
+        return view
 
     def act(self, action: str) -> Outcome:
         """Take an action."""
-        outcome = self._call("act", action)
-        outcome = self._accepted(outcome, _outcome_fault(outcome))
+        outcome: Outcome = self._accepted(self._call("act", action), _outcome_fault)
         return replace(outcome, reward=float(outcome.reward))
 
     def close(self) -> None:
@@ -91,7 +91,8 @@ class IsolatedWorld:
             self._end()
             raise
 
-    def _accepted(self, answer: Any, fault: str | None) -> Any:
+    def _accepted(self, answer: Any, fault_of: Callable[[object], str | None]) -> Any:
+        fault = fault_of(answer)
         if fault is not None:
             self._end()
             raise WorldError(f"{self._name} answered nonsense: {fault}")
@@ -243,16 +244,16 @@ def serve(descriptor: int, parent: int) -> None:
             method, arguments, seconds = message
             # Where native code holds the interpreter and our parent is gone, nothing else here could end it.
             faulthandler.dump_traceback_later(seconds + 2 * _LEAVE_SECONDS, exit=True)
-            answer = _tried(lambda method=method, arguments=arguments: getattr(held[0], method)(*arguments))
+            answer = _tried(methodcaller(method, *arguments), held[0])
             faulthandler.cancel_dump_traceback_later()
             _send(channel, answer)
     except (EOFError, OSError):
         _leave()
 
 
-def _tried(work: Callable[[], object]) -> tuple[str, object]:
+def _tried(work: Callable[..., object], *arguments: object) -> tuple[str, object]:
     try:
-        return "done", work()
+        return "done", work(*arguments)
     except UserError as error:
         return "user error", str(error)
     except WorldError as error:
