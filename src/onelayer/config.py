@@ -147,6 +147,23 @@ class Files(Settings):
     report: Path
 
 
+def _needs_question(prompt: str) -> None:
+    if "{question}" not in prompt:
+        raise ValueError(f"prompt must contain {{question}}, found {prompt!r}")
+
+
+class SandboxSettings(Settings):
+    """The limits of a model's program, and what happens where bubblewrap cannot isolate it.
+
+    The fallback ``limits-only`` bounds time, memory and processes, but leaves files and network open to the program;
+    it is used only where a study names it.
+    """
+
+    seconds: PositiveFloat = 5.0
+    memory_mb: PositiveInt = 512
+    fallback: Literal["refuse", "limits-only"] = "refuse"
+
+
 class JsonlTask(Settings):
     """Problems from JSON Lines: one object a row, a question field and an answer field."""
 
@@ -161,9 +178,67 @@ class JsonlTask(Settings):
 
     @model_validator(mode="after")
     def _prompt_has_question(self) -> Self:
-        if "{question}" not in self.prompt:
-            raise ValueError(f"prompt must contain {{question}}, found {self.prompt!r}")
+        _needs_question(self.prompt)
         return self
+
+
+class CodeTask(Settings):
+    """Programs judged on tests, from JSON Lines in the manner of HumanEval or MBPP (docs/your-own-model.md)."""
+
+    kind: Literal["code"]
+    files: Files
+    sizes: Sizes
+    question: str = "prompt"
+    tests: str = "test"
+    entry_point: str | None = "entry_point"
+    setup: str | None = None
+    prompt: str = "{question}"
+    complete_prompt: bool = True
+    sandbox: SandboxSettings = SandboxSettings()
+
+    @model_validator(mode="after")
+    def _prompt_has_question(self) -> Self:
+        _needs_question(self.prompt)
+        return self
+
+
+class ExpressionsTask(Settings):
+    """Python expressions from input-output examples, judged on inputs that the model does not see."""
+
+    kind: Literal["expressions"]
+    careless: Fraction = 0.5
+    sizes: Sizes
+    sandbox: SandboxSettings = SandboxSettings()
+
+
+class HouseholdTask(Settings):
+    """A small text household: find a thing and bring it to a room. The agent was taught to wander (careless)."""
+
+    kind: Literal["household"]
+    rooms: int = Field(4, ge=2, le=9)
+    things: int = Field(2, ge=1, le=9)
+    careless: Fraction = 0.5
+    max_turns: PositiveInt = 10
+    sizes: Sizes
+
+
+class AgentTraining(Settings):
+    """What an episode earns.
+
+    ``success`` gives 10 for the step that fulfils the task, as GiGPO's authors do; ``world`` the world's own rewards.
+    """
+
+    reward: Literal["success", "world"] = "success"
+    invalid_action_penalty: NonNegativeFloat = 0.1
+
+
+class Gigpo(Settings):
+    """GiGPO's own settings; the defaults are its authors'."""
+
+    step_weight: NonNegativeFloat = 1.0
+    discount: Fraction = 0.95
+    normalization: Literal["mean_std", "mean"] = "mean_std"
+    similarity: Fraction | None = None
 
 
 class Training(Settings):
@@ -185,6 +260,8 @@ class Training(Settings):
     warmup_steps: int = Field(0, ge=0)
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     gradient_checkpointing: bool = False
+    agent: AgentTraining = AgentTraining()
+    gigpo: Gigpo = Gigpo()
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
@@ -243,6 +320,17 @@ class Evaluation(Settings):
     batch_size: PositiveInt = 256
 
 
+class Grading(Settings):
+    """How an answer's judgement is bounded, and what its failure does.
+
+    A judge or world that raises, hangs or answers nonsense says nothing of the answer. ``stop`` ends the run with a
+    message; ``count`` leaves the answer out of the score and of its group, and says how many there were.
+    """
+
+    seconds: PositiveFloat = 60.0
+    failures: Literal["stop", "count"] = "stop"
+
+
 class Analysis(Settings):
     """The statistics' own settings; a change here samples and trains nothing."""
 
@@ -258,6 +346,12 @@ class Resources(Settings):
     memory_mb: PositiveInt = 4000
     seeds_per_job: PositiveInt = 1
     save_every_seconds: NonNegativeFloat = 300
+    worlds: PositiveInt = 32
+
+
+# The domains by what they can do: teach a micro model, and play episodes.
+WITH_CORPUS = ("arithmetic", "expressions", "household")
+WORLDS = ("household",)
 
 
 class Study(Settings):
@@ -266,21 +360,43 @@ class Study(Settings):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     seed: int = Field(0, ge=0)
     model: MicroModel | FolderModel = Field(discriminator="kind")
-    task: ArithmeticTask | JsonlTask = Field(discriminator="kind")
-    algorithm: Literal["grpo"]
+    task: ArithmeticTask | JsonlTask | CodeTask | ExpressionsTask | HouseholdTask = Field(discriminator="kind")
+    algorithm: Literal["grpo", "dr_grpo", "gigpo"]
     training: Training
     runs: Runs = Runs()
     evaluation: Evaluation = Evaluation()
+    grading: Grading = Grading()
     analysis: Analysis = Analysis()
     resources: Resources = Resources()
 
     @model_validator(mode="after")
     def _micro_needs_a_corpus(self) -> Self:
-        if self.model.kind == "micro" and self.task.kind != "arithmetic":
+        if self.model.kind == "micro" and self.task.kind not in WITH_CORPUS:
             raise ValueError(
-                f"a micro model is pre-trained on its task's generated corpus, found task.kind {self.task.kind}"
+                f"a micro model is pre-trained on its task's generated corpus ({', '.join(WITH_CORPUS)}), found"
+                f" task.kind {self.task.kind}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _algorithm_fits(self) -> Self:
+        if self.algorithm == "gigpo" and not self.is_agent:
+            raise ValueError(
+                f"algorithm gigpo compares the steps of episodes and needs a domain of worlds ({', '.join(WORLDS)}),"
+                f" found task.kind {self.task.kind}"
+            )
+        for key, fits, what in (
+            ("gigpo", self.algorithm == "gigpo", f"algorithm gigpo, found {self.algorithm}"),
+            ("agent", self.is_agent, f"a domain of worlds, found task.kind {self.task.kind}"),
+        ):
+            if key in self.training.model_fields_set and not fits:
+                raise ValueError(f"training.{key} belongs to {what}")
+        return self
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
+        return self.task.kind in WORLDS
 
     @property
     def precision(self) -> str:
@@ -307,7 +423,7 @@ class Study(Settings):
 
 def source_files(study: Study) -> tuple[Path, ...]:
     """The user's own files that a study's problems come from."""
-    if study.task.kind != "jsonl":
+    if study.task.kind not in ("jsonl", "code"):
         return ()
     files = study.task.files
     return tuple(dict.fromkeys((files.train, files.select, files.report)))
@@ -348,7 +464,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 S = TypeVar("S", bound=Settings)
 
 # The names of pydantic's union branches, which it puts into the path of a key; users never wrote them.
-_BRANCH = re.compile(r"^(literal\[|tuple\[|function-|micro$|folder$|arithmetic$|jsonl$)")
+_BRANCH = re.compile(r"^(literal\[|tuple\[|function-|micro$|folder$|arithmetic$|jsonl$|code$|expressions$|household$)")
 
 
 def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,17 +11,19 @@ import torch
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
+from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest, write_manifest
 from onelayer.models import adapt, base_manifest, load_base, load_tokenizer
 from onelayer.prepare import read_problems
 from onelayer.records import read_records, summarize, write_records
+from onelayer.rl.episodes import Arena, line_ends
 from onelayer.rl.rollout import Decoding, generate
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, RECORDS, SCORES, run_folder, write_json
-from onelayer.tasks import make_task
-from onelayer.tasks.contract import Problem, Task
+from onelayer.tasks import make_agent_task, make_task
+from onelayer.tasks.contract import Problem
 from onelayer.training import use_threads
 
 
@@ -45,11 +48,23 @@ def evaluate_run(study: Study, run: Run) -> None:
         adapt(model, folder / ADAPTED)
     model.eval()
     tokenizer = load_tokenizer(base)
-    task = make_task(study)
     rows: list[dict[str, Any]] = []
-    for split in evaluated_splits(run):
-        for greedy in (False, True):
-            rows += _answers(study, run, split, read_problems(study, split), task, model, tokenizer, greedy)
+    with _judge(study) as judge:
+        for split in evaluated_splits(run):
+            for greedy in (False, True):
+                asked = _Asked(study, run, split, read_problems(study, split), greedy)
+                made = (
+                    _episodes(asked, judge, model, tokenizer)
+                    if isinstance(judge, Arena)
+                    else _answers(asked, judge, model, tokenizer)
+                )
+                rows += made
+                right = sum(row["correct"] for row in made) / len(made)
+                print(
+                    f"{study.name}/{run.name}: {split}, {asked.decoding}: {len(made)}"
+                    f" {'episodes' if study.is_agent else 'answers'}, {right:.3f} right",
+                    flush=True,
+                )
     write_records(folder / RECORDS, rows)
     write_json(folder / SCORES, summarize(read_records(study.name, run.name)))
     write_manifest(
@@ -65,64 +80,107 @@ def evaluate_run(study: Study, run: Run) -> None:
     )
 
 
-def _answers(
-    study: Study,
-    run: Run,
-    split: str,
-    problems: Sequence[Problem],
-    task: Task,
-    model: Any,
-    tokenizer: Any,
-    greedy: bool,
-) -> list[dict[str, Any]]:
-    settings = study.evaluation
+@dataclass(frozen=True)
+class _Asked:
+    """Problems of one split, each asked once greedily or k times at a temperature."""
+
+    study: Study
+    run: Run
+    split: str
+    problems: Sequence[Problem]
+    greedy: bool
+
+    @property
+    def decoding(self) -> str:
+        return "greedy" if self.greedy else "sample"
+
+    @property
+    def samples(self) -> range:
+        return range(1 if self.greedy else self.study.evaluation.samples)
+
+    def seed(self, index: int, sample: int) -> int:
+        return derive_seed(self.study.seed, self.run.name, "evaluate", self.split, self.problems[index].id, sample)
+
+    def limits(self, ends: tuple[int, ...], pad_id: int) -> Decoding:
+        settings = self.study.evaluation
+        return Decoding(settings.max_tokens, ends, pad_id, None if self.greedy else settings.temperature)
+
+    def row(self, index: int, sample: int, **found: Any) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "split": self.split,
+            "problem": self.problems[index].id,
+            "decoding": self.decoding,
+            "sample": sample,
+            **found,
+        }
+
+
+def _judge(study: Study) -> Grader | Arena:
+    if study.is_agent:
+        return Arena(make_agent_task(study), study.resources.worlds, study.grading)
+    return Grader(make_task(study), study.grading)
+
+
+def _answers(asked: _Asked, grader: Grader, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+    study, problems = asked.study, asked.problems
     ends = end_ids(model, tokenizer)
-    decoding = Decoding(
-        max_tokens=settings.max_tokens,
-        end_ids=ends,
-        pad_id=tokenizer.pad_token_id,
-        temperature=None if greedy else settings.temperature,
-    )
-    samples = 1 if greedy else settings.samples
+    decoding = asked.limits(ends, tokenizer.pad_token_id)
     prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
     # Prompts of like length go together, so that little of a batch is padding.
     order = sorted(range(len(problems)), key=lambda index: len(prompts[index]))
-    asked = [(index, sample) for index in order for sample in range(samples)]
+    wanted = [(index, sample) for index in order for sample in asked.samples]
     made: list[tuple[int, int, list[int]]] = []
-    for start in range(0, len(asked), settings.batch_size):
-        batch = asked[start : start + settings.batch_size]
-        seeds = [
-            derive_seed(study.seed, run.name, "evaluate", split, problems[index].id, sample) for index, sample in batch
-        ]
+    for start in range(0, len(wanted), study.evaluation.batch_size):
+        batch = wanted[start : start + study.evaluation.batch_size]
+        seeds = None if asked.greedy else [asked.seed(index, sample) for index, sample in batch]
         with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
-            answers = generate(model, [prompts[index] for index, _ in batch], decoding, None if greedy else seeds)
+            answers = generate(model, [prompts[index] for index, _ in batch], decoding, seeds)
         made += [(index, sample, answer) for (index, sample), answer in zip(batch, answers, strict=True)]
     made.sort(key=lambda row: row[:2])
     texts = tokenizer.batch_decode([answer for _, _, answer in made], skip_special_tokens=True)
-    decoding_name = "greedy" if greedy else "sample"
-    rows = []
-    for (index, sample, answer), text in zip(made, texts, strict=True):
-        grade = task.grade(problems[index], text)
-        rows.append(
-            {
-                "run": run.name,
-                "split": split,
-                "problem": problems[index].id,
-                "decoding": decoding_name,
-                "sample": sample,
-                "completion": text,
-                "extracted": grade.extracted,
-                "correct": grade.correct,
-                "tokens": len(answer),
-                "clipped": answer[-1] not in ends,
-            }
+    grades = grader.grade([(problems[index], text) for (index, _, _), text in zip(made, texts, strict=True)])
+    return [
+        asked.row(
+            index,
+            sample,
+            completion=text,
+            extracted=grade.extracted,
+            correct=grade.correct,
+            tokens=len(answer),
+            clipped=answer[-1] not in ends,
+            status=grade.status,
         )
-    right = sum(row["correct"] for row in rows) / len(rows)
-    print(
-        f"{study.name}/{run.name}: {split}, {decoding_name}: {len(rows)} answers, {right:.3f} right",
-        flush=True,
-    )
-    return rows
+        for (index, sample, answer), text, grade in zip(made, texts, grades, strict=True)
+    ]
+
+
+def _episodes(asked: _Asked, arena: Arena, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+    """Play every instance; an episode's record holds its last action as the answer, and the agent's tokens."""
+    study = asked.study
+    ends = tuple(dict.fromkeys([*end_ids(model, tokenizer), *line_ends(tokenizer)]))
+    wanted = [(index, sample) for index in range(len(asked.problems)) for sample in asked.samples]
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
+        episodes = arena.play(
+            model,
+            tokenizer,
+            [asked.problems[index] for index, _ in wanted],
+            asked.limits(ends, tokenizer.pad_token_id),
+            None if asked.greedy else [asked.seed(index, sample) for index, sample in wanted],
+        )
+    return [
+        asked.row(
+            index,
+            sample,
+            completion=episode.transcript,
+            extracted=episode.steps[-1].action if episode.steps else None,
+            correct=episode.success,
+            tokens=episode.agent_tokens,
+            clipped=not episode.done and episode.broken is None,
+            status="ok" if episode.broken is None else "broken",
+        )
+        for (index, sample), episode in zip(wanted, episodes, strict=True)
+    ]
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

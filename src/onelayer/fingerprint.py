@@ -13,13 +13,13 @@ import hashlib
 import json
 from typing import Any
 
-from onelayer.config import Study
+from onelayer.config import CodeTask, ExpressionsTask, HouseholdTask, Study
 from onelayer.grid import Run
 
 PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
-TRAIN_RECIPE = 1
-EVALUATE_RECIPE = 1
+TRAIN_RECIPE = 2
+EVALUATE_RECIPE = 2
 
 Payload = dict[str, Any]
 
@@ -103,4 +103,16 @@ def _precision_setting(study: Study) -> Payload:
 
 
 def _grading_settings(study: Study) -> Payload:
-    return {"kind": study.task.kind, "grading": getattr(study.task, "grading", "exact")}
+    """What decides a judgement: the domain's own settings, and what a failed judgement does."""
+    payload: Payload = {"kind": study.task.kind, "grading": getattr(study.task, "grading", "exact")}
+    if study.grading.failures != "stop":
+        payload["failures"] = study.grading.failures
+    match study.task:
+        case CodeTask() | ExpressionsTask():
+            # How a program is isolated changes no judgement; its limits do.
+            payload["limits"] = _changed(study.task.sandbox, exclude={"fallback"})
+            if isinstance(study.task, CodeTask):
+                payload["complete_prompt"] = study.task.complete_prompt
+        case HouseholdTask():
+            payload["world"] = _changed(study.task, exclude={"sizes", "careless"})
+    return payload

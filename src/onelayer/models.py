@@ -26,6 +26,8 @@ from onelayer.store import ADAPTED, disk_errors, replacing, run_folder
 
 # What transformers and TRL deprecate among themselves is no news to a user, and a bar a file no progress.
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|torch")
+# The rollout function is TRL's experimental door for episodes; the version is pinned.
+warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
 hf_logging.disable_progress_bar()
 
 _PAD, _END = "<pad>", "<end>"

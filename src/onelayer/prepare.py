@@ -18,7 +18,7 @@ from onelayer.store import (
     write_bytes,
     write_json,
 )
-from onelayer.tasks import make_task
+from onelayer.tasks import make_domain
 from onelayer.tasks.contract import Problem
 
 
@@ -51,7 +51,7 @@ def render(study: Study) -> dict[str, Rendered]:
 
     Raises UserError where a source cannot be used or the splits share a problem.
     """
-    splits = make_task(study).splits()
+    splits = make_domain(study).splits()
     prompts = [problem.prompt for split in splits.values() for problem in split.problems]
     if len(set(prompts)) != len(prompts):
         raise UserError(f"study {study.name}: the splits share {len(prompts) - len(set(prompts))} problems")

@@ -18,7 +18,8 @@ from onelayer.grid import BASE
 from onelayer.manifest import Meter, write_manifest
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.store import HISTORY, disk_errors, run_folder, work_folder, write_json
-from onelayer.tasks.arithmetic import Arithmetic
+from onelayer.tasks import make_corpus
+from onelayer.tasks.contract import Line
 from onelayer.training import ResumableMixin, Workplace, WorkplaceCallback, run_trainer, use_threads
 
 _IGNORED = -100  # the label that torch's cross-entropy leaves out
@@ -38,15 +39,17 @@ def make_base(study: Study) -> None:
 
 
 class _Lines(Dataset[dict[str, list[int]]]):
-    """The corpus's first lines, as token ids and labels; only the answers are learned."""
+    """The corpus's first lines, as token ids and labels; only what the line says is learned, and its end."""
 
-    def __init__(self, lines: list[tuple[str, str]], tokenizer: Any) -> None:
+    def __init__(self, lines: list[Line], tokenizer: Any) -> None:
         vocabulary = tokenizer.get_vocab()
         end = tokenizer.eos_token_id
         self._rows = []
-        for prompt, answer in lines:
-            ids = [vocabulary[character] for character in prompt + answer] + [end]
-            self._rows.append({"input_ids": ids, "labels": [_IGNORED] * len(prompt) + ids[len(prompt) :]})
+        for line in lines:
+            ids = [vocabulary[character] for text, _ in line for character in text] + [end]
+            learned = [is_learned for text, is_learned in line for _ in text] + [True]
+            labels = [token if is_learned else _IGNORED for token, is_learned in zip(ids, learned, strict=True)]
+            self._rows.append({"input_ids": ids, "labels": labels})
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -78,7 +81,7 @@ def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
     recipe = settings.pretraining
     meter = Meter()
     workplace = Workplace(study.name, study.seed, BASE.name, digest(payload), study.resources.save_every_seconds)
-    task = Arithmetic(study.task, study.seed)  # type: ignore[arg-type]
+    task = make_corpus(study)
     tokenizer = make_micro_tokenizer(task.alphabet, settings.context)
     model = make_micro_model(settings, tokenizer, workplace.seed("weights"))
     lines = list(itertools.islice(task.corpus(workplace.seed("corpus")), recipe.steps * recipe.batch_size))

@@ -1,4 +1,4 @@
-"""Records: one sampled answer to one problem a row; every score is a pure function of them."""
+"""Records: one sampled answer to one problem a row (or one episode); every score is a pure function of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ SCHEMA = pa.schema(
         pa.field("extracted", pa.string()),  # null where no answer was found
         pa.field("correct", pa.bool_(), nullable=False),
         pa.field("tokens", pa.int32(), nullable=False),
-        pa.field("clipped", pa.bool_(), nullable=False),  # the limit came before the end token
+        pa.field("clipped", pa.bool_(), nullable=False),  # the limit (of an episode: of its turns) came before the end
+        pa.field("status", pa.string(), nullable=False),  # of the judgement; see onelayer.tasks.contract
     ]
 )
 
@@ -66,10 +67,18 @@ def read_scores(study: str, run: str) -> dict[str, dict[str, Any]]:
 def problem_means(records: pd.DataFrame, split: str) -> pd.Series:
     """Each problem's share of right samples, by problem id, sorted: the mean of this is avg@k.
 
-    Returns a float series of as many values as the split has problems.
+    A sample whose judgement broke is neither right nor wrong and counts for nothing. Returns a float series of as many
+    values as the split has problems. Raises UserError where every sample of a problem broke.
     """
     chosen = records[(records["split"] == split) & (records["decoding"] == "sample")]
-    means: pd.Series = chosen.groupby("problem", sort=True)["correct"].mean()
+    judged = chosen[chosen["status"] != "broken"]
+    means: pd.Series = judged.groupby("problem", sort=True)["correct"].mean()
+    lost = sorted(set(chosen["problem"]) - set(means.index))
+    if lost:
+        raise UserError(
+            f"records of {chosen['run'].iloc[0]} on {split}: the judgement of every sample of problem {lost[0]} broke"
+            f" ({len(lost)} such problems); evaluate the run again once what failed is mended"
+        )
     return means
 
 
@@ -92,7 +101,8 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """The scores of a run by split, with what a score alone hides.
 
     ``score`` is avg@k: the mean over problems of the share of right samples. ``clipped`` and ``unparsed``
-    are shares of the samples, ``mean_tokens`` their mean length.
+    are shares of the samples, ``mean_tokens`` their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares
+    whose judgement came about so.
     """
     result = {}
     for split, part in records.groupby("split", sort=True):
@@ -100,11 +110,12 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
         greedy = part[part["decoding"] == "greedy"]
         result[str(split)] = {
             "score": float(problem_means(part, str(split)).mean()),
-            "greedy": float(greedy["correct"].mean()),
+            "greedy": float(greedy[greedy["status"] != "broken"]["correct"].mean()),
             "problems": int(samples["problem"].nunique()),
             "samples": int(samples["sample"].max()) + 1,
             "clipped": float(samples["clipped"].mean()),
             "unparsed": float(samples["extracted"].isna().mean()),
             "mean_tokens": float(samples["tokens"].mean()),
+            **{status: float((samples["status"] == status).mean()) for status in ("timeout", "crashed", "broken")},
         }
     return result

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from onelayer.adaptation import apply_adaptation, check_moved
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
+from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import Meter, write_manifest
 from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted, weight_files
 from onelayer.prepare import read_problems
+from onelayer.rl.agents import AgentTrainer
+from onelayer.rl.episodes import Arena
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
-from onelayer.tasks import make_task
+from onelayer.tasks import make_agent_task, make_task
 from onelayer.training import Workplace, WorkplaceCallback, run_trainer, use_threads
 
 # What of TRL's log belongs to a run's history: what a training curve shows, and what a score hides.
 _CURVES = {
     "step": "step",
     "reward": "reward",
+    "success": "success",
+    "turns": "turns",
+    "invalid": "invalid",
+    "broken": "broken",
     "frac_reward_zero_std": "groups_without_signal",
     "kl": "kl",
     "entropy": "entropy",
@@ -50,17 +60,27 @@ def train_run(study: Study, run: Run) -> None:
     model.config._name_or_path = str(base_folder(base))
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
-    trainer = OneLayerGRPOTrainer(
-        model=model,
-        reward_funcs=make_reward(make_task(study), problems),
-        args=grpo_config(study.training, payload["learning_rate"], workplace, study.precision),
-        train_dataset=prompt_dataset(problems),
-        processing_class=load_tokenizer(base),
-        callbacks=[callback],
-        trained_names=names,
-        workplace=workplace,
-    )
-    run_trainer(trainer, workplace)
+    common: dict[str, Any] = {
+        "model": model,
+        "train_dataset": prompt_dataset(problems),
+        "processing_class": load_tokenizer(base),
+        "callbacks": [callback],
+        "trained_names": names,
+        "workplace": workplace,
+    }
+    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, study.precision, study.algorithm)
+    trainer: OneLayerGRPOTrainer
+    if study.is_agent:
+        task = make_agent_task(study)
+        with Arena(task, study.resources.worlds, study.grading) as arena:
+            trainer = AgentTrainer(
+                args=config(turns=task.max_turns), study=study, arena=arena, problems=problems, **common
+            )
+            run_trainer(trainer, workplace)
+    else:
+        with Grader(make_task(study), study.grading) as grader:
+            trainer = OneLayerGRPOTrainer(args=config(), reward_funcs=make_reward(grader, problems), **common)
+            run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     moved = check_moved(model, weight_files(base), trainer.optimizer, names)
@@ -72,8 +92,10 @@ def train_run(study: Study, run: Run) -> None:
         )
     folder = run_folder(study.name, run.name)
     save_adapted(model, names, folder / ADAPTED)
+    # TRL takes an episode's row for one answer, which no end token ends: its share of clipped ones says nothing there.
+    curves = {theirs: ours for theirs, ours in _CURVES.items() if not (study.is_agent and ours == "clipped")}
     history = [
-        {ours: row[theirs] for theirs, ours in _CURVES.items() if theirs in row}
+        {ours: row[theirs] for theirs, ours in curves.items() if theirs in row}
         for row in trainer.state.log_history
         if "reward" in row
     ]
@@ -92,6 +114,12 @@ def train_run(study: Study, run: Run) -> None:
             "training_seed": run.seed,
             "learning_rate": payload["learning_rate"],
             "moved": moved,
+            # A batch of answers is made once for all its optimizer steps, and its share logged with the first of them.
+            "failed_judgements": round(
+                sum(row.get("broken", 0.0) for row in history)
+                * study.training.prompts_per_batch
+                * study.training.group_size
+            ),
             "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": trainer.state.num_input_tokens_seen,

@@ -45,7 +45,7 @@ def make_run(study: Study, run: Any, chance: float, clipped: bool = False) -> No
                 rows.append(
                     {"run": run.name, "split": split, "problem": problem.id, "decoding": decoding, "sample": sample,
                      "completion": "x", "extracted": "x" if right else None, "correct": right, "tokens": 2,
-                     "clipped": clipped}
+                     "clipped": clipped, "status": "ok"}
                 )  # fmt: skip
     write_records(folder / RECORDS, rows)
     write_json(folder / SCORES, summarize(read_records(study.name, run.name)))

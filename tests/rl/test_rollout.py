@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from onelayer.rl.rollout import Decoding, generate, row_seeds
+from onelayer.rl.rollout import Conversation, Decoding, generate, row_seeds
 
 PAD, END = 0, 1
 
@@ -69,3 +69,42 @@ def test_seeds_decide(model: Any) -> None:
     one, same, other = (generate(model, PROMPTS, decoding(1.0), row_seeds(5, name)) for name in ("a", "a", "b"))
     assert one == same
     assert one != other
+
+
+@pytest.mark.parametrize("temperature", [None, 1.2])
+def test_a_conversation_equals_reading_everything_anew_at_every_turn(model: Any, temperature: float | None) -> None:
+    """Ragged prompts, answers and replies, and rows that leave: the cache with its holes changes no token."""
+    limit, turns = 4, 4
+    seeds = row_seeds(len(PROMPTS), "turns")
+    talk = Conversation(model, PROMPTS, decoding(temperature, limit), None if temperature is None else seeds, turns)
+    rows = list(range(len(PROMPTS)))
+    histories = [list(prompt) for prompt in PROMPTS]
+    drawn = [0] * len(PROMPTS)
+    lengths = set()
+    for turn in range(turns):
+        answers = talk.write()
+        for place, row in enumerate(rows):
+            with torch.no_grad():
+                expected: list[int] = []
+                streams = np.random.Generator(np.random.Philox(seeds[row])).random(limit * turns)
+                while len(expected) < limit and END not in expected:
+                    logits = model(input_ids=torch.tensor([histories[row] + expected])).logits[0, -1]
+                    if temperature is None:
+                        expected.append(int(logits.argmax()))
+                    else:
+                        mass = torch.softmax(logits.double() / temperature, dim=-1).cumsum(-1)
+                        point = streams[drawn[row]] * mass[-1]
+                        expected.append(int(torch.searchsorted(mass, point, right=True)))
+                        drawn[row] += 1
+            assert answers[place] == expected, (turn, row)
+            lengths.add(len(expected))
+            histories[row] += expected
+        replies = [[7 + row] * (1 + (row + turn) % 3) for row in rows]
+        for row, reply in zip(rows, replies, strict=True):
+            histories[row] += reply
+        talk.read(replies)
+        if turn == 1:
+            talk.keep(torch.tensor([0, 2, 3]))
+            rows = [0, 2, 3]
+    if temperature is not None:
+        assert len(lengths) > 1  # rows ended at different times within a turn

@@ -176,10 +176,25 @@ def _notes(study: Study, result: dict[str, Any], manifests: dict[str, Manifest])
         notes += _separation(result["layers"])
     for name, summary in result["summaries"].items():
         for split, figures in summary.items():
-            for share, what in (("clipped", "ran into the token limit"), ("unparsed", "held no answer")):
-                if figures[share] > 0.05:
-                    notes.append(f"{name} on {split}: {figures[share]:.1%} of the sampled answers {what}.")
+            for share, what, tolerated in _HIDDEN_BY_A_SCORE:
+                # An episode that runs out of turns is lost, which its score says already.
+                if figures[share] > tolerated and not (study.is_agent and share == "clipped"):
+                    answers = "episodes" if study.is_agent else "sampled answers"
+                    notes.append(f"{name} on {split}: {figures[share]:.1%} of the {answers} {what}.")
+    failed = {name: manifest.details.get("failed_judgements", 0) for name, manifest in manifests.items()}
+    for name, count in failed.items():
+        if count:
+            notes.append(f"{name}: the judgement of {count} answers broke in training; they were left out.")
     return notes
+
+
+# What of a summary is said next to the score, in which words, and from which share on.
+_HIDDEN_BY_A_SCORE = (
+    ("clipped", "ran into the token limit", 0.05),
+    ("unparsed", "held no answer", 0.05),
+    ("timeout", "were programs that ran out of time", 0.05),
+    ("broken", "could not be judged and were left out of the score", 0.0),
+)
 
 
 def _separation(layers: list[dict[str, Any]]) -> list[str]:

@@ -1,22 +1,25 @@
-"""GRPO on TRL's trainer.
+"""GRPO and Dr. GRPO on TRL's trainer.
 
-For a group of G responses to one prompt, rewarded r_1 … r_G, every token of response i has the advantage
+For a group of G responses to one prompt, rewarded r_1 … r_G, every token of response i has the advantage A_i, and each
+token the loss l = −min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL, where ρ is the ratio of the policy to the one that sampled,
+and KL the estimator e^d − d − 1 with d = log π_ref − log π.
 
-    A_i = (r_i − mean(r)) / (std(r) + 1e-4)
+    GRPO       A_i = (r_i − mean(r)) / (std(r) + 1e-4), std unbiased;  loss = mean over responses of (mean over tokens of l)
+    Dr. GRPO   A_i = r_i − mean(r);                                    loss = Σ l / (responses · the limit in tokens)
 
-with the unbiased standard deviation, and the loss is the mean over responses of each response's mean over its
-tokens of −min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL, where ρ is the ratio of the policy to the one that
-sampled, and KL the estimator e^d − d − 1 with d = log π_ref − log π. Source: DeepSeekMath (arXiv 2402.03300,
-section 4.1), as ``trl.GRPOTrainer`` computes it with ``loss_type="grpo"`` and ``scale_rewards="group"``.
+Sources: DeepSeekMath (arXiv 2402.03300, section 4.1), as ``trl.GRPOTrainer`` computes it with ``loss_type="grpo"`` and
+``scale_rewards="group"``; *Understanding R1-Zero-Like Training* (arXiv 2503.20783, section 3.2), as TRL computes it with
+``loss_type="dr_grpo"`` and ``scale_rewards="none"``. The limit in tokens is a setting (``max_tokens``), so runs are
+compared at one constant.
 
-What differs from TRL is no formula: sampling goes through `onelayer.rl.rollout`, and the gradient stops below
-the lowest trained layer, with gradient checkpointing too.
+What differs from TRL is no formula: sampling goes through `onelayer.rl.rollout`, and the gradient stops below the lowest
+trained layer, with gradient checkpointing too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from datasets import Dataset
@@ -25,22 +28,33 @@ from trl.models.utils import disable_gradient_checkpointing
 
 from onelayer.adaptation import check_trainable
 from onelayer.config import Training
+from onelayer.grading.worker import Grader
 from onelayer.rl.rollout import Decoding, generate, row_seeds
-from onelayer.tasks.contract import Problem, Task
+from onelayer.tasks.contract import Problem
 from onelayer.training import ResumableMixin, Workplace
 
-Reward = Callable[..., list[float]]
+Reward = Callable[..., list[float | None]]
 
 
 def grpo_config(
-    settings: Training, learning_rate: float, workplace: Workplace, precision: str, **overrides: Any
+    settings: Training,
+    learning_rate: float,
+    workplace: Workplace,
+    precision: str,
+    algorithm: Literal["grpo", "dr_grpo", "gigpo"] = "grpo",
+    turns: int = 1,
+    **overrides: Any,
 ) -> GRPOConfig:
-    """TRL's settings for ours."""
+    """TRL's settings for ours.
+
+    GiGPO uses Dr. GRPO's sum over tokens, whose weights `onelayer.rl.agents` sets. The constant of that sum is what a
+    row can hold of the model's own tokens: the limit of a turn times the turns.
+    """
     rows = settings.minibatch_prompts * settings.group_size
     return GRPOConfig(
         output_dir=str(workplace.folder),
-        loss_type="grpo",
-        scale_rewards="group",
+        loss_type="grpo" if algorithm == "grpo" else "dr_grpo",
+        scale_rewards="group" if algorithm == "grpo" else "none",
         max_steps=settings.steps,
         learning_rate=learning_rate,
         lr_scheduler_type=settings.schedule,
@@ -48,11 +62,12 @@ def grpo_config(
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         beta=settings.kl,
+        use_bias_correction_kl=False,  # TRL's default multiplies the KL by the ratio, which neither paper does
         epsilon=settings.clip,
         temperature=settings.temperature,
         top_p=1.0,
         top_k=0,
-        max_completion_length=settings.max_tokens,
+        max_completion_length=settings.max_tokens * turns,
         num_generations=settings.group_size,
         per_device_train_batch_size=settings.microbatch_rows,
         gradient_accumulation_steps=rows // settings.microbatch_rows,
@@ -112,14 +127,22 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
             return generate(model, prompt_ids, decoding, seeds), None
 
 
-def make_reward(task: Task, problems: Sequence[Problem]) -> Reward:
-    """The grade as a reward: 1.0 for a right answer, 0.0 for any other."""
+def make_reward(grader: Grader, problems: Sequence[Problem]) -> Reward:
+    """The grade as a reward: 1.0 for a right answer, 0.0 for any other, and none where the judgement broke.
 
-    def correct(completions: list[str], problem: list[int], **_: Any) -> list[float]:
-        return [
-            float(task.grade(problems[index], completion).correct)
-            for index, completion in zip(problem, completions, strict=True)
-        ]
+    TRL leaves an answer without a reward out of its group's statistics and gives it the advantage 0.
+    """
+
+    def correct(
+        completions: list[str], problem: list[int], log_metric: Callable[[str, float], None], **_: Any
+    ) -> list[float | None]:
+        grades = grader.grade(
+            [(problems[index], completion) for index, completion in zip(problem, completions, strict=True)]
+        )
+        broken = sum(grade.status == "broken" for grade in grades)
+        if broken:
+            log_metric("broken", broken / len(grades))
+        return [None if grade.status == "broken" else float(grade.correct) for grade in grades]
 
     return correct
 

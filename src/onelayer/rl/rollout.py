@@ -33,14 +33,8 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
 
     def __init__(self, filled: DynamicLayer, room: int) -> None:
         super().__init__()
-        self._buffers: list[torch.Tensor] = []
         self._filled = filled.keys.shape[-2]
-        for old in (filled.keys, filled.values):
-            shape = list(old.shape)
-            shape[-2] += room
-            buffer = old.new_empty(shape)
-            buffer[:, :, : self._filled] = old
-            self._buffers.append(buffer)
+        self._buffers = [_enlarged(old, self._filled, self._filled + room) for old in (filled.keys, filled.values)]
         self.dtype, self.device = filled.keys.dtype, filled.keys.device
         self.is_initialized = True
         self._show()
@@ -53,6 +47,8 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the new states behind the old ones."""
         end = self._filled + key_states.shape[-2]
+        if end > self._buffers[0].shape[-2]:
+            self._buffers = [_enlarged(buffer, self._filled, 2 * end) for buffer in self._buffers]
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, self._filled : end] = new
         self._filled = end
@@ -63,6 +59,14 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
         """Let go of every row but these."""
         self._buffers = [buffer[rows] for buffer in self._buffers]
         self._show()
+
+
+def _enlarged(buffer: torch.Tensor, filled: int, room: int) -> torch.Tensor:
+    shape = list(buffer.shape)
+    shape[-2] = room
+    larger = buffer.new_empty(shape)
+    larger[:, :, :filled] = buffer[:, :, :filled]
+    return larger
 
 
 def row_streams(seeds: Sequence[int], length: int) -> torch.Tensor:
@@ -76,86 +80,150 @@ def row_seeds(count: int, *parts: object) -> list[int]:
     return [derive_seed(*parts, row) for row in range(count)]
 
 
-@torch.inference_mode()
-def generate(
-    model: Any, prompts: Sequence[Sequence[int]], decoding: Decoding, seeds: Sequence[int] | None
-) -> list[list[int]]:
-    """Draw one answer a row.
+class Conversation:
+    """Rows that write and read by turns, on one cache.
 
     Args:
         model: a causal language model of transformers, in evaluation mode or without dropout.
         prompts: token ids, one prompt a row; equal neighbours are read once.
-        decoding: limits and temperature.
+        decoding: the limits and the temperature of what is written.
         seeds: one a row, by which its tokens are drawn; None where the decoding is greedy.
-
-    Returns:
-        The new token ids of each row, the end token included where one was drawn.
+        turns: how many times the rows may write.
     """
-    rows_of: list[int] = []
-    distinct: list[Sequence[int]] = []
-    for prompt in prompts:
-        if not distinct or list(prompt) != list(distinct[-1]):
-            distinct.append(prompt)
-        rows_of.append(len(distinct) - 1)
-    device = model.device
-    spread = torch.tensor(rows_of, device=device)
-    ids, mask, positions = _left_padded(distinct, decoding.pad_id, device)
-    cache: Cache = DynamicCache(config=model.config)
-    output = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        cache=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    cache = output.cache
-    cache.batch_select_indices(spread)
-    cache.layers = [
-        _RoomyLayer(layer, decoding.max_tokens) if type(layer) is DynamicLayer else layer for layer in cache.layers
-    ]
-    logits = output.logits[spread, -1]
-    if mask is not None:
-        mask = torch.cat([mask[spread], mask.new_ones(len(rows_of), decoding.max_tokens)], dim=1)
-    position = torch.tensor([len(distinct[row]) for row in rows_of], device=device)
-    streams = None
-    if decoding.temperature is not None:
-        assert seeds is not None
-        assert len(seeds) == len(prompts)
-        streams = row_streams(seeds, decoding.max_tokens).to(device)
-    ends = torch.tensor(decoding.end_ids, device=device)
-    width = ids.shape[1]
 
-    answers = torch.full((len(rows_of), decoding.max_tokens), decoding.pad_id, device=device)
-    lengths = torch.full((len(rows_of),), decoding.max_tokens, device=device)
-    active = torch.arange(len(rows_of), device=device)  # which answer each row of the cache belongs to
-    for step in range(decoding.max_tokens):
-        tokens = _draw(logits, decoding.temperature, None if streams is None else streams[active, step])
-        answers[active, step] = tokens
-        ended = torch.isin(tokens, ends)
-        lengths[active[ended]] = torch.minimum(lengths[active[ended]], torch.tensor(step + 1, device=device))
-        finished = lengths[active] <= step + 1
-        if step + 1 == decoding.max_tokens or bool(finished.all()):
-            break
-        if int(finished.sum()) * 2 >= len(active):  # carry finished rows along until dropping them pays
-            kept = (~finished).nonzero()[:, 0]
-            active, tokens, position = active[kept], tokens[kept], position[kept]
-            mask = mask if mask is None else mask[kept]
-            for layer in cache.layers:
-                if isinstance(layer, _RoomyLayer):
-                    layer.keep_rows(kept)
-                else:
-                    layer.batch_select_indices(kept)
-        logits = model(
-            input_ids=tokens[:, None],
-            attention_mask=None if mask is None else mask[:, : width + step + 1],
-            position_ids=position[:, None],
-            cache=cache,
+    @torch.inference_mode()
+    def __init__(
+        self,
+        model: Any,
+        prompts: Sequence[Sequence[int]],
+        decoding: Decoding,
+        seeds: Sequence[int] | None,
+        turns: int = 1,
+    ) -> None:
+        rows_of: list[int] = []
+        distinct: list[Sequence[int]] = []
+        for prompt in prompts:
+            if not distinct or list(prompt) != list(distinct[-1]):
+                distinct.append(prompt)
+            rows_of.append(len(distinct) - 1)
+        self._model = model
+        self._decoding = decoding
+        spread = torch.tensor(rows_of, device=model.device)
+        ids, mask, positions = _left_padded(distinct, decoding.pad_id, model.device)
+        cache: Cache = DynamicCache(config=model.config)
+        output = model(
+            input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True, logits_to_keep=1
+        )
+        self._cache = output.cache
+        self._cache.batch_select_indices(spread)
+        self._cache.layers = [
+            _RoomyLayer(layer, decoding.max_tokens) if type(layer) is DynamicLayer else layer
+            for layer in self._cache.layers
+        ]
+        self._logits = output.logits[spread, -1]
+        self._mask = None if mask is None else mask[spread]  # None: every row is full so far
+        self._width = ids.shape[1]
+        self._position = torch.tensor([len(distinct[row]) for row in rows_of], device=model.device)
+        self._pending = torch.zeros_like(self._position)  # the last token a row wrote, not yet in the cache
+        self._ends = torch.tensor(decoding.end_ids, device=model.device)
+        self._drawn = torch.zeros_like(self._position)
+        self._streams = None
+        if decoding.temperature is not None:
+            assert seeds is not None
+            assert len(seeds) == len(prompts)
+            self._streams = row_streams(seeds, turns * decoding.max_tokens).to(model.device)
+
+    @torch.inference_mode()
+    def write(self, last: bool = False) -> list[list[int]]:
+        """Draw one answer a row.
+
+        Args:
+            last: nothing is read or written after it, so rows that are finished can be let go of.
+
+        Returns:
+            The new token ids of each row, the end token included where one was drawn.
+        """
+        most = self._decoding.max_tokens
+        device = self._position.device
+        rows = len(self._position)
+        answers = torch.full((rows, most), self._decoding.pad_id, device=device)
+        lengths = torch.full((rows,), most, device=device)
+        active = torch.arange(rows, device=device)  # which answer each row of the cache belongs to
+        finished = torch.zeros(rows, dtype=torch.bool, device=device)
+        for step in range(most):
+            tokens = _draw(self._logits, self._decoding.temperature, self._uniforms())
+            going = ~finished
+            answers[active[going], step] = tokens[going]
+            self._drawn += going
+            ended = torch.isin(tokens, self._ends) & going
+            lengths[active[ended]] = step + 1
+            self._pending = torch.where(going, tokens, self._pending)
+            finished |= ended
+            if step + 1 == most or bool(finished.all()):
+                break
+            if last and int(finished.sum()) * 2 >= len(active):  # carry finished rows along until dropping them pays
+                kept = (~finished).nonzero()[:, 0]
+                active, tokens, finished = active[kept], tokens[kept], finished[kept]
+                self.keep(kept)
+            # A finished row of a conversation that goes on must not see what stands in for its tokens.
+            self._feed(tokens[:, None], None if last or not bool(finished.any()) else (~finished)[:, None])
+        return [answer[:length].tolist() for answer, length in zip(answers.cpu(), lengths.tolist(), strict=True)]
+
+    @torch.inference_mode()
+    def read(self, tokens: Sequence[Sequence[int]]) -> None:
+        """Let every row read what follows the answer it wrote last."""
+        chunk = [[last, *following] for last, following in zip(self._pending.tolist(), tokens, strict=True)]
+        ids, mask, _ = _left_padded(chunk, self._decoding.pad_id, self._position.device)
+        self._feed(ids, None if mask is None else mask.bool())
+
+    @torch.inference_mode()
+    def keep(self, rows: torch.Tensor) -> None:
+        """Let go of every row but these."""
+        for layer in self._cache.layers:
+            if isinstance(layer, _RoomyLayer):
+                layer.keep_rows(rows)
+            else:
+                layer.batch_select_indices(rows)
+        self._mask = None if self._mask is None else self._mask[rows]
+        self._streams = None if self._streams is None else self._streams[rows]
+        self._position, self._pending, self._drawn = self._position[rows], self._pending[rows], self._drawn[rows]
+        self._logits = self._logits[rows]
+
+    def _uniforms(self) -> torch.Tensor | None:
+        if self._streams is None:
+            return None
+        # A finished row's number is drawn and not used; its count stays where it is.
+        return self._streams.gather(1, self._drawn.clamp(max=self._streams.shape[1] - 1)[:, None])[:, 0]
+
+    def _feed(self, ids: torch.Tensor, real: torch.Tensor | None) -> None:
+        """Put tokens into the cache; ``real`` says which of them are more than padding (None: all)."""
+        rows, count = ids.shape
+        if self._mask is None and real is not None:
+            self._mask = torch.ones((rows, self._width), dtype=torch.long, device=ids.device)
+        taken = torch.ones_like(ids) if real is None else real.long()
+        if self._mask is not None:
+            self._mask = torch.cat([self._mask, taken], dim=1)
+        positions = (self._position[:, None] + taken.cumsum(dim=1) - 1).clamp(min=0)
+        self._logits = self._model(
+            input_ids=ids,
+            attention_mask=self._mask,
+            position_ids=positions,
+            cache=self._cache,
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]
-        position = position + 1
-    return [answer[:length].tolist() for answer, length in zip(answers.cpu(), lengths.tolist(), strict=True)]
+        self._width += count
+        self._position = self._position + taken.sum(dim=1)
+
+
+def generate(
+    model: Any, prompts: Sequence[Sequence[int]], decoding: Decoding, seeds: Sequence[int] | None
+) -> list[list[int]]:
+    """Draw one answer a row: a conversation of one turn.
+
+    Returns the new token ids of each row, the end token included where one was drawn.
+    """
+    return Conversation(model, prompts, decoding, seeds).write(last=True)
 
 
 def _left_padded(

@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
-from onelayer.config import Study
+from onelayer.config import (
+    ArithmeticTask,
+    CodeTask,
+    ExpressionsTask,
+    HouseholdTask,
+    JsonlTask,
+    Study,
+)
 from onelayer.tasks.arithmetic import Arithmetic
-from onelayer.tasks.contract import Task
+from onelayer.tasks.code import Code
+from onelayer.tasks.contract import AgentTask, Corpus, Domain, Task
+from onelayer.tasks.expressions import Expressions
+from onelayer.tasks.household import Household
 from onelayer.tasks.jsonl import Jsonl
 
 
-def make_task(study: Study) -> Task:
+def make_domain(study: Study) -> Domain:
     """The study's domain."""
-    if study.task.kind == "arithmetic":
-        return Arithmetic(study.task, study.seed)
-    return Jsonl(study.task, study.seed)
+    match study.task:
+        case ArithmeticTask():
+            return Arithmetic(study.task, study.seed)
+        case JsonlTask():
+            return Jsonl(study.task, study.seed)
+        case CodeTask():
+            return Code(study.task, study.seed)
+        case ExpressionsTask():
+            return Expressions(study.task, study.seed)
+        case HouseholdTask():
+            return Household(study.task, study.seed)
+
+
+def make_task(study: Study) -> Task:
+    """The study's domain of single answers; `study.is_agent` says that it is none."""
+    domain = make_domain(study)
+    assert isinstance(domain, Task)
+    return domain
+
+
+def make_agent_task(study: Study) -> AgentTask:
+    """The study's domain of worlds; `study.is_agent` says that it is one."""
+    domain = make_domain(study)
+    assert isinstance(domain, AgentTask)
+    return domain
+
+
+def make_corpus(study: Study) -> Corpus:
+    """The study's domain as the teacher of a micro model; the settings allow no other there."""
+    domain = make_domain(study)
+    assert isinstance(domain, Corpus)
+    return domain

@@ -128,6 +128,10 @@ class AgentTask(Domain, Protocol):
     def max_turns(self) -> int:
         """After so many actions an episode is over."""
 
+    @property
+    def isolated(self) -> bool:
+        """Whether each world lives in a process of its own, so that many can be called at the same time."""
+
     def world(self) -> World:
         """Make a world. Raises UserError where what it needs (Java, a package, game files) is missing."""
 
@@ -136,6 +140,7 @@ class AgentTask(Domain, Protocol):
 Line: TypeAlias = tuple[tuple[str, bool], ...]
 
 
+@runtime_checkable
 class Corpus(Protocol):
     """A domain that can also teach a micro model: an alphabet and lines."""
 

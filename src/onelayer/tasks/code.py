@@ -1,0 +1,102 @@
+"""Programs judged on tests, from the user's own JSON Lines files in the manner of HumanEval or MBPP.
+
+A row holds a question, its tests (one text, or a list of assertions), and, as in HumanEval, the name of the function
+that is asked for. The tests never enter the sandbox in which the model's program runs (`onelayer.grading.sandbox`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from onelayer.config import CodeTask
+from onelayer.errors import UserError
+from onelayer.grading.sandbox import Limits, Sandbox
+from onelayer.tasks.contract import Grade, Problem, Split
+from onelayer.tasks.rows import Row, draw_splits_from_rows, value_of
+
+_FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+# A base model that continues a function goes on writing after it: a line that starts otherwise than these is prose.
+_CODE_LINE = re.compile(r"(?:[ \t)\]}]|def |class |@|import |from |#|$)")
+
+
+@dataclass(frozen=True)
+class Code:
+    """Rows of JSON Lines as programming problems; a row's split is drawn by the study's seed."""
+
+    settings: CodeTask
+    seed: int
+
+    def splits(self) -> dict[str, Split]:
+        """Draw the splits. Raises UserError, naming the file and row, for what cannot be used."""
+        settings = self.settings
+        return draw_splits_from_rows(settings.files, settings.sizes, self.seed, settings.question, self._problem)
+
+    def grade(self, problem: Problem, completion: str) -> Grade:
+        """Run the program's functions on the tests. Raises SandboxError where the sandbox does not work."""
+        tests = json.loads(problem.answer)
+        program = self.program(tests["setup"], completion)
+        verdict = self._sandbox.judge_tests(program, tests["tests"], tests["entry_point"], tests["setup"])
+        return Grade(verdict.passed, program.strip() or None, verdict.status)
+
+    def program(self, question: str, completion: str) -> str:
+        """The program in a completion: its first fenced block, or the question's code continued.
+
+        Where ``complete_prompt`` is set, the question is code that the completion goes on with, unless a fenced block
+        holds a whole program of its own.
+        """
+        fenced = _FENCED.search(completion)
+        body = fenced.group(1) if fenced else completion
+        if not self.settings.complete_prompt:
+            return body
+        if fenced and re.search(r"^(?:def|class) ", body, re.MULTILINE):
+            return f"{question}\n    pass\n\n{body}" if _is_stub(question) else body
+        return question + (body if fenced else _continuation(body))
+
+    def _problem(self, row: Row, where: str) -> Problem:
+        settings = self.settings
+        question = str(value_of(row, settings.question, where))
+        tests = value_of(row, settings.tests, where)
+        if isinstance(tests, list):
+            tests = "\n".join(map(str, tests))
+        entry_point = str(value_of(row, settings.entry_point, where)) if settings.entry_point else None
+        if entry_point is not None and re.search(r"^def check\(", tests, re.MULTILINE):
+            tests = f"{tests}\ncheck({entry_point})\n"
+        setup = str(row.get(settings.setup) or "") if settings.setup else ""
+        if settings.complete_prompt:
+            setup = question
+        for name, code in (("tests", tests), ("setup", setup)):
+            try:
+                compile(code, where, "exec")
+            except (SyntaxError, ValueError) as error:
+                raise UserError(f"{where}: expected Python in the {name}, found: {error}") from None
+        prompt = settings.prompt.replace("{question}", question).replace("{tests}", tests)
+        answer = json.dumps({"tests": tests, "entry_point": entry_point, "setup": setup}, ensure_ascii=False)
+        return Problem("", prompt, answer)
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        limits = self.settings.sandbox
+        return Sandbox(Limits(seconds=limits.seconds, memory_mb=limits.memory_mb), limits.fallback)
+
+
+def _is_stub(question: str) -> bool:
+    """Whether the question's code can stand alone, so that its helpers can come before a whole program."""
+    try:
+        compile(f"{question}\n    pass\n", "question", "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _continuation(text: str) -> str:
+    """The lines of a continued function, up to the first that is neither its body nor other code."""
+    lines = text.split("\n")
+    kept = lines[:1]
+    for line in lines[1:]:
+        if not _CODE_LINE.match(line):
+            break
+        kept.append(line)
+    return "\n".join(kept) + "\n"
