@@ -97,7 +97,8 @@ class Stub:
         return self.state("Nothing happens."), 0, False
 
     def state(self, feedback: str) -> dict[str, object]:
-        facts = [SimpleNamespace(name="atlocation", at=self.at), SimpleNamespace(name="checked", at=feedback)]
+        names = {"atlocation": self.at, "checked": feedback, "not_atlocation": feedback}
+        facts = [SimpleNamespace(name=name, of=of) for name, of in names.items()]
         commands = ["go to shelf 1", "look "]
         return {"feedback": feedback, "won": self.at == "shelf 1", "facts": facts, "admissible_commands": commands}
 

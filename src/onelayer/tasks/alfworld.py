@@ -1,8 +1,8 @@
 """ALFWorld's household games from the user's own download: one problem is one game file.
 
-The package `alfworld` (MIT) plays them with `textworld`, parts of which come under the GPL; installing it, and whether
-its licences fit, is the user's to decide, so no extra of ours pulls it in. Written against the source of alfworld 0.4.2
-and textworld 1.7.0.
+The package `alfworld` (MIT) plays them with `textworld` (MIT), which needs Jericho and Fast Downward, both under the GPL;
+whether to install them is the user's to decide, so no extra of ours pulls them in. Tried with alfworld 0.4.2 and
+textworld 1.7.0 on a hand-made game of two receptacles in ALFWorld's own domain and grammar, not on its downloaded games.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _NAME = "ALFWorld"
 _FOLDERS = {"train": "train", "select": "valid_seen", "report": "valid_unseen"}
 _FILE = "game.tw-pddl"
 _PREFIX = "alfworld "
-# Facts that only note what the player has looked at; they are no part of the household's state.
-_NOTES = {"checked", "examined"}
+# Facts that are no part of the household's state: what the player has looked at, and that something is no longer so,
+# which is only noted of what once was.
+_NOTES = ("checked", "examined", "not_")
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Game:
         text = self._state["feedback"].strip()
         if self._list_actions:
             text += "\n\nValid actions: " + ", ".join(self._actions())
-        facts = sorted(str(fact) for fact in self._state["facts"] if fact.name not in _NOTES)
+        facts = sorted(str(fact) for fact in self._state["facts"] if not fact.name.startswith(_NOTES))
         return View(text, hashlib.sha256("\n".join(facts).encode()).hexdigest())
 
 
