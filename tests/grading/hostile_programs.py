@@ -674,6 +674,15 @@ os.write(3, len(data).to_bytes(4, 'big') + data)
 def f(x):
     return 0
 """,
+    "forges deep reasons": """
+import os
+deep = b'[' * 900 + b']' * 900
+for kind in (b'raised', b'unfit', b'value', b'defined', b'results'):
+    data = b'["' + kind + b'",' + deep + b',' + deep + b']'
+    os.write(3, len(data).to_bytes(4, 'big') + data)
+def f(x):
+    return 0
+""",
     "forges strange values": """
 import json, os
 for value in (['h', -1, 'x'], ['i', 'zz'], ['s', ['l']], ['d', ['l'], 1], ['x'], {'a': 1}, [], [[]], ['r', 'a'],

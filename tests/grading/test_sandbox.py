@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -60,18 +61,24 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         port = tcp.getsockname()[1]
         with socket.socket(socket.AF_UNIX) as abstract:
             named.bind(f"{file}.sock")
-            abstract.bind(f"\0onelayer-{port}")
-            for one in (named, abstract):
-                one.listen()
+            if sys.platform == "linux":
+                abstract.bind(f"\0onelayer-{port}")
+                abstract.listen()
+            named.listen()
             yield {"FILE": file, "PORT": port, "PID": os.getpid()}
+
+
+def hostile(name: str, host: dict[str, Any]) -> str:
+    program = HOSTILE[name]
+    for key, value in host.items():
+        program = program.replace(key, str(value))
+    return program
 
 
 @walled
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_programs_neither_pass_nor_harm_nor_hang(name: str, sandbox: Sandbox, host: dict[str, Any]) -> None:
-    program = HOSTILE[name]
-    for key, value in host.items():
-        program = program.replace(key, str(value))
+    program = hostile(name, host)
     for judge in (
         lambda: sandbox.judge_tests(program, "assert f(3) == 9"),
         lambda: calls(sandbox, program, 3, gives=9),
@@ -181,32 +188,60 @@ def f(x):
 
 @walled
 def test_nothing_is_left_after_the_end() -> None:
-    def children() -> set[int]:
-        parents = {}
-        for status in Path("/proc").glob("[0-9]*/status"):
-            try:
-                fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
-            except OSError:
-                continue
-            if not fields["State"].startswith("Z"):
-                parents[int(status.parent.name)] = int(fields["PPid"])
-        found = {os.getpid()}
-        while more := {pid for pid, parent in parents.items() if parent in found} - found:
-            found |= more
-        return found - {os.getpid()}
-
-    before = children()
+    before = descendants(os.getpid())
     sandbox = Sandbox(Limits(seconds=1))
     sandbox.judge_tests(SQUARE, "assert f(3) == 9")
     for name in ("leaves a zombie and a daemon", "loops", "fork bomb"):
         calls(sandbox, HOSTILE[name], 3, gives=9)
     assert calls(sandbox, SQUARE, 3, gives=9) == PASSED
-    inside = children() - before
+    inside = descendants(os.getpid()) - before
     assert len(inside) >= 2
     sandbox.close()
     assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
     assert calls(sandbox, SQUARE, 3, gives=9) == PASSED  # it starts anew
     sandbox.close()
+
+
+@walled
+def test_nothing_outlives_a_judge_that_is_killed() -> None:
+    code = """
+from onelayer.grading.sandbox import Limits, Sandbox
+sandbox = Sandbox(Limits(seconds=100))
+assert sandbox.judge_tests("def f(x):\\n    return 9", "assert f(3) == 9").passed
+print("running", flush=True)
+sandbox.judge_calls("import os\\ndef f(x):\\n    os.fork()\\n    while True:\\n        pass", "f", [(3,)], [9])
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as judge:
+        assert judge.stdout is not None
+        assert judge.stdout.readline() == "running\n"
+        time.sleep(0.5)
+        inside = descendants(judge.pid)
+        assert len(inside) >= 6  # two sandboxes of two processes, and the two of the program
+        judge.kill()
+    end = time.monotonic() + 10
+    while left := inside & set(living()):
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
+
+
+def living() -> dict[int, int]:
+    """Every process that is no zombie, and its parent."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except OSError:
+            continue
+        if not fields["State"].startswith("Z"):
+            parents[int(status.parent.name)] = int(fields["PPid"])
+    return parents
+
+
+def descendants(ancestor: int) -> set[int]:
+    parents, found = living(), {ancestor}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {ancestor}
 
 
 @walled
@@ -368,6 +403,7 @@ def test_what_the_setup_defines_is_the_setups(sandbox: Sandbox) -> None:
         ("assert f(3) == 9", "import no_such_module"),
         ("assert f(lambda: 3) == 9", ""),
         ("import os\nos._exit(0)", ""),
+        ("import ctypes\nctypes.string_at(0)", ""),
         ("import os\nos.write(3, bytes(4))", ""),
     ],
 )
@@ -426,6 +462,17 @@ def test_it_can_be_pickled_until_it_starts() -> None:
             pickle.dumps(copy)
 
 
+UNWALLED = (
+    "reads /etc/passwd",
+    "reads a file of the host",
+    "lists the host's folders",
+    "sees processes of the host",
+    "follows a symbolic link outside",
+    "connects to the host by TCP",
+    "connects to a socket of the host",
+    "connects to an abstract socket of the host",
+)
+
 FAILING = {
     "missing": None,
     "refused": "#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n",
@@ -458,7 +505,7 @@ def test_a_sandbox_that_does_not_start_judges_nothing(bad: str) -> None:
     assert issubclass(SandboxError, UserError)
 
 
-def test_limits_alone_are_used_where_they_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_alone_are_used_where_they_are_named(capsys: pytest.CaptureFixture[str], host: dict[str, Any]) -> None:
     with Sandbox(Limits(seconds=1), fallback="limits-only", bwrap="/no/such/bwrap") as sandbox:
         assert calls(sandbox, SQUARE, 3, gives=9) == PASSED
         assert sandbox.isolation == "limits-only"
@@ -479,6 +526,9 @@ def test_limits_alone_are_used_where_they_are_named(capsys: pytest.CaptureFixtur
         assert sandbox.judge_tests(SQUARE, "assert f(3) == 9") == PASSED
         assert calls(sandbox, "import os\ndef f(x):\n    return os.listdir('.')", 3, gives=[]) == PASSED
         assert capsys.readouterr().err == ""
+        # What the wall keeps out, and limits do not: these would notice a hole in it.
+        for name in UNWALLED if sys.platform == "linux" else ():
+            assert calls(sandbox, hostile(name, host), 3, gives=9) == PASSED, name
 
 
 @walled

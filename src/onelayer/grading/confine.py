@@ -17,6 +17,7 @@ import os
 import platform
 import struct
 import sys
+import sysconfig
 from pathlib import Path
 
 # The numbers of what is refused on x86_64 and on aarch64 (Linux's asm/unistd.h).
@@ -121,6 +122,9 @@ def command(bwrap: str, folder: str, folder_bytes: int) -> list[str]:
         options += ["--ro-bind", source, prefix]
     if not _under(str(program), prefix) and not _under(str(program), "/usr"):
         options += ["--ro-bind", str(program), str(program)]
+    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        # Where the loader would look it up (/etc/ld.so.cache) is outside.
+        options += ["--setenv", "LD_LIBRARY_PATH", str(sysconfig.get_config_var("LIBDIR"))]
     options += ["--perms", "0700", "--size", str(folder_bytes), "--tmpfs", folder, "--chdir", folder]
     options += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*before, bwrap, *options]

@@ -190,7 +190,11 @@ def _become(settings: dict[str, Any], folder: str, sockets: list[int]) -> NoRetu
             resource.RLIMIT_NPROC: settings["processes"],
         }
         for kind, limit in limits.items():
-            resource.setrlimit(kind, (limit, limit))
+            most = resource.getrlimit(kind)[1]
+            limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+            # Outside Linux some of them cannot be set.
+            with contextlib.ExitStack() if settings["walled"] else contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(kind, (limit, limit))
         channels = [Channel(socket.socket(fileno=number), settings["message_bytes"]) for number in kept]
         for name in [name for name in sys.modules if name.startswith("onelayer")]:
             del sys.modules[name]

@@ -298,10 +298,14 @@ def _compare(reply: list[Node], expected: Sequence[Any]) -> Verdict:
     if kind == "results" and len(rest) == len(expected):
         passed = all(map(matches, rest, expected))
         return Verdict(passed, "ok", "" if passed else "wrong result")
-    if kind == "raised" and len(rest) == 2:
-        status: Literal["ok", "crashed"] = "crashed" if rest[0] == "MemoryError" else "ok"
-        return Verdict(False, status, f"{str(rest[0])[:50]}: {str(rest[1])[:300]}")
-    raise NotPlainError(str(rest[0])[:300] if kind == "unfit" and rest else "an answer that is none")
+    # Only texts are put into a reason: the text of anything else that a program made up could take long, or recurse.
+    texts = [part[:300] for part in rest if type(part) is str]
+    if kind == "raised" and len(texts) == len(rest) == 2:
+        status: Literal["ok", "crashed"] = "crashed" if texts[0] == "MemoryError" else "ok"
+        return Verdict(False, status, f"{texts[0][:50]}: {texts[1]}")
+    if kind == "unfit" and len(texts) == len(rest) == 1:
+        raise NotPlainError(texts[0])
+    raise NotPlainError("an answer that is none")
 
 
 class _Session:
