@@ -21,7 +21,7 @@ from onelayer.tasks.contract import Outcome, Problem, View, WorldError
 from onelayer.tasks.worlds import IsolatedWorld, ask, ending
 
 
-def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
+def gone(process: psutil.Process, seconds: float = 20.0) -> bool:
     """Whether the process ends within the time (a dead one that nobody has fetched counts)."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -94,7 +94,7 @@ def test_a_hanging_world_is_ended_at_its_limit():
     began = time.monotonic()
     with pytest.raises(WorldError, match=r"did not answer 'act' within 0.5 seconds and was ended"):
         world.act("sleep")
-    assert 0.5 <= time.monotonic() - began < 3
+    assert 0.5 <= time.monotonic() - began < 10
     assert gone(process)
     assert world.reset(PROBLEM).text == "begin p"
     world.close()
@@ -187,8 +187,9 @@ def test_no_process_is_left_where_our_own_is_killed(action, tmp_path):
         from onelayer.tasks.worlds import IsolatedWorld
         world = IsolatedWorld(Odd, call_seconds=3600)
         world.reset(PROBLEM)
-        threading.Thread(target=world.act, args=({action!r},), daemon=True).start()
-        time.sleep(1)
+        acting = threading.Thread(target=world.act, args=({action!r},), daemon=True)
+        acting.start()
+        acting.join(1 if {action!r} == "sleep" else None)
         print("ready", flush=True)
         time.sleep(3600)
         """

@@ -1,8 +1,8 @@
 """ALFWorld's household games from the user's own download: one problem is one game file.
 
-The package `alfworld` (MIT) plays them with `textworld` (MIT), which needs Jericho and Fast Downward, both under the GPL;
-whether to install them is the user's to decide, so no extra of ours pulls them in. Tried with alfworld 0.4.2 and
-textworld 1.7.0 on a hand-made game of two receptacles in ALFWorld's own domain and grammar, not on its downloaded games.
+The package `alfworld` (MIT) plays them with `textworld` (MIT), which needs Jericho and Fast Downward, both under the
+GPL; whether to install them is the user's to decide, so no extra of ours pulls them in. Tried with alfworld 0.4.2 and
+textworld 1.7.0 on a hand-made game of two receptacles in ALFWorld's own domain and grammar, not on a downloaded one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Alfworld:
             if importlib.util.find_spec(package) is None:
                 raise UserError(
                     f"{_NAME}: the Python package {package!r} was not found; install it with pip install alfworld"
-                    " (it brings TextWorld, whose licences are yours to accept)"
+                    " (it brings software under the GPL, which is yours to accept)"
                 )
         self._folder("train")
         make = partial(Game, self.settings.path, self.settings.list_actions)

@@ -35,6 +35,13 @@ _START_SECONDS = 180.0
 _LEAVE_SECONDS = 5.0
 # How often a child looks whether we still live.
 _LOOK_SECONDS = 0.25
+# What a child runs: its arguments are the channel, our process, and where modules are found.
+_PROGRAM = """
+import sys
+sys.path[:] = sys.argv[3:]
+from onelayer.tasks.worlds import serve
+serve(int(sys.argv[1]), int(sys.argv[2]))
+"""
 
 
 class IsolatedWorld:
@@ -158,22 +165,20 @@ class _Home:
         self._errors = Path(self._folder.name) / "stderr"
         ours, theirs = Pipe()
         self._channel = ours
-        program = "import sys; from onelayer.tasks.worlds import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
+        channel, parent = str(theirs.fileno()), str(os.getpid())
+        # Modules are found where we find them, and not through the environment, which a world's own programs would see.
+        modules = [path or os.getcwd() for path in sys.path]
         try:
             with theirs, self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", program, str(theirs.fileno()), str(os.getpid())],
+                    [sys.executable, "-c", _PROGRAM, channel, parent, *modules],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
                     pass_fds=(theirs.fileno(),),
                     # A group of its own, so that the world's Java can be ended with it.
                     start_new_session=True,
-                    env={
-                        **os.environ,
-                        "TMPDIR": self._folder.name,
-                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                    },
+                    env={**os.environ, "TMPDIR": self._folder.name},
                 )
         except OSError as error:
             ours.close()
