@@ -1,9 +1,10 @@
 """How many trivial programs a second are judged in the sandbox, beside bare starts of Python.
 
 Two processes each, as on two cores; the ways take turns, several rounds, so that a drift of the machine's speed falls
-on all alike. Figures are medians over rounds. What starts a sandbox is not counted: it starts once for many programs.
+on all alike. Figures are medians over rounds, of rates and of each round's ratio. What starts a sandbox is not counted:
+it starts once for many programs.
 
-Use: python benchmarks/sandbox_rate.py [--rounds 5] [--seconds 3] [--write]    (--write puts the table into README.md)
+Use: python benchmarks/sandbox_rate.py [--rounds 20] [--seconds 0.5] [--write]   (--write puts the table into README.md)
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def work(way: str, pipe: Connection) -> None:
 def main() -> None:
     """Measure every way and print, or write, the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     options = parser.parse_args()
     pipes: dict[str, list[Connection]] = {way: [] for way in WAYS}
@@ -92,11 +93,11 @@ def main() -> None:
 
 def render(rates: dict[str, list[float]]) -> str:
     """The table: medians and ranges over rounds, and the ratio to bare starts."""
-    base = statistics.median(rates[WAYS[0]])
     lines = ["| | programs a second | lowest to highest | ÷ bare starts |", "|---|---|---|---|"]
     for way, found in rates.items():
-        middle = statistics.median(found)
-        lines.append(f"| `{way}` | {middle:.0f} | {min(found):.0f} to {max(found):.0f} | {middle / base:.1f} |")
+        ratio = statistics.median(one / bare for one, bare in zip(found, rates[WAYS[0]], strict=True))
+        middle, low, high = statistics.median(found), min(found), max(found)
+        lines.append(f"| `{way}` | {middle:.0f} | {low:.0f} to {high:.0f} | {ratio:.1f} |")
     return "\n".join(lines)
 
 

@@ -30,10 +30,11 @@ def f(x):
     "reads the environment": """
 import os, glob
 def f(x):
-    found = [name for name in os.environ if name not in ('PWD', 'LC_CTYPE')]
+    found = [name for name in os.environ if name not in ('PWD', 'LC_CTYPE', 'LD_LIBRARY_PATH')]
     for path in glob.glob('/proc/[0-9]*/environ'):
         try:
-            found += [part for part in open(path).read().split(chr(0)) if part and not part.startswith(('PWD', 'LC_'))]
+            parts = open(path).read().split(chr(0))
+            found += [part for part in parts if part and not part.startswith(('PWD', 'LC_', 'LD_'))]
         except OSError:
             pass
     return 9 if found else 0

@@ -1,9 +1,9 @@
 """Runs inside a sandbox of its own: judges a program, which lives in another sandbox, by test code.
 
-The test code finds stand-ins under the names of the program's functions. A call goes over the channel to the program,
-and what comes back was made here from plain data, so that no object, comparison or attribute of the program's own is
-ever looked at. What cannot be plain data is a `Handle`, which can be called, iterated over, asked for attributes and
-handed back, and equals only itself. Arguments cross as copies: a test never sees that its argument was changed.
+The test code finds handles under the names of the program's functions. A call goes over the channel to the program, and
+what comes back was made here from plain data, so that no comparison of the program's own ever decides. What cannot be
+plain data is a `Handle` too, which can be called, iterated over, asked for attributes and handed back, and equals only
+itself. Arguments cross as copies: a test never sees that its argument was changed.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Remote:
     def receive(self) -> list[Node]:
         """Wait for an answer; an exception of the program is raised again here."""
         reply: list[Node] = self._guarded(lambda: self._channel.receive(self._deadline))
+        if reply[:2] == ["raised", "MemoryError"]:
+            self._stop("crashed", "MemoryError")
         if reply[0] == "raised":
             raise _exception(*reply[1:])
         if reply[0] == "unfit":
@@ -60,12 +62,16 @@ class Remote:
         reply = self.receive()
         if reply[0] == "end" and message[0] == "next":
             raise StopIteration
-        if reply[0] != "value":
+        if reply[0] != "value" or len(reply) != 2:
             self._stop("crashed", "an answer that is none")
-        return self._guarded(lambda: decode(reply[1], self._handle))
+        return self.decode(reply[1])
+
+    def decode(self, node: Node) -> Any:
+        """Make a value of the program's again, or a handle to it."""
+        return self._guarded(lambda: decode(node, self._handle))
 
     def call(self, function: Node, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a function of the program, by name or handle."""
+        """Call a function of the program."""
         nodes = [self._guarded(lambda: encode(value, self._number)) for value in arguments]  # noqa: B023 (called at once)
         extra = {name: self._guarded(lambda: encode(value, self._number)) for name, value in named.items()}  # noqa: B023
         return self.ask(["call", function, nodes, extra])
@@ -177,7 +183,7 @@ def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, set
         code = compile(tree, "tests.py", "exec")
     except Exception as error:
         return "broken", f"the tests cannot be run: {_text(error)}"
-    _, *defined = remote.receive()
+    defined = dict(remote.receive()[1:])
     if entry_point is not None:
         wanted = {entry_point}
     else:
@@ -186,8 +192,8 @@ def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, set
         wanted = {name for name in named if not name.startswith("_") and name not in names}
         if len(named) > 1:
             wanted = {name for name in wanted if not hasattr(builtins, name)}
-    for name in wanted.intersection(name for name in defined if type(name) is str):
-        names[name] = _stand_in(remote, name)
+    for name in wanted.intersection(defined):
+        names[name] = remote.decode(defined[name])
     if entry_point is not None and entry_point not in defined:
         return "ok", f"NameError: name {entry_point!r} is not defined"
     try:
@@ -195,14 +201,6 @@ def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, set
     except AssertionError:
         return "ok", "wrong result"
     return "passed", ""
-
-
-def _stand_in(remote: Remote, name: str) -> Any:
-    def stand_in(*arguments: Any, **named: Any) -> Any:
-        return remote.call(name, arguments, named)
-
-    stand_in.__name__ = stand_in.__qualname__ = name
-    return stand_in
 
 
 def _text(error: BaseException) -> str:

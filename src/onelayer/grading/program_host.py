@@ -270,11 +270,11 @@ def answer_calls(channel: Channel) -> None:
 
     def serve(program: str) -> list[Any]:
         run(program)
-        return ["defined", *[name for name, value in list(names.items()) if type(name) is str and callable(value)]]
+        defined = [(name, value) for name, value in list(names.items()) if type(name) is str and callable(value)]
+        return ["defined", *[[name, encode(value, handles.number)] for name, value in defined]]
 
     def call(function: Any, nodes: list[Any], named: dict[str, Any]) -> list[Any]:
-        chosen = names[function] if type(function) is str else decode(function, handles.value)
-        return ["value", result(chosen, nodes, named)]
+        return ["value", result(decode(function, handles.value), nodes, named)]
 
     def iterate(node: Any) -> list[Any]:
         return ["value", ["h", handles.number(iter(decode(node, handles.value))), "iterator"]]
