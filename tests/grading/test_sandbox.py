@@ -5,6 +5,7 @@ Everything here that needs bubblewrap is skipped where it is missing, which leav
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -245,6 +246,28 @@ def descendants(ancestor: int) -> set[int]:
 
 
 @walled
+def test_no_descriptor_of_a_judge_that_has_many_open_gets_in() -> None:
+    with contextlib.ExitStack() as opened:
+        for _ in range(200):
+            opened.enter_context(open("/dev/null"))
+        sandbox = opened.enter_context(Sandbox(Limits(seconds=5)))
+        program = HOSTILE["keeps an open descriptor of the judge"]
+        assert calls(sandbox, program, 3, gives=0) == PASSED
+        assert sandbox.judge_tests(program, "assert f(3) == 0") == PASSED
+
+
+@walled
+def test_a_wall_that_once_stood_is_not_given_up() -> None:
+    with Sandbox(Limits(seconds=5), fallback="limits-only") as sandbox:
+        assert calls(sandbox, SQUARE, 3, gives=9) == PASSED
+        sandbox._bwrap = "/no/such/bwrap"
+        calls(sandbox, HOSTILE["fills the disk"], 3, gives=9)  # what it leaves costs it its session
+        with pytest.raises(SandboxError):
+            calls(sandbox, SQUARE, 3, gives=9)
+        assert sandbox.isolation == "bubblewrap"
+
+
+@walled
 def test_a_session_that_was_killed_from_outside_is_nobodys_fault(sandbox: Sandbox) -> None:
     assert sandbox.judge_tests(SQUARE, "assert f(3) == 9") == PASSED
     for session in sandbox._sessions.values():
@@ -404,6 +427,7 @@ def test_what_the_setup_defines_is_the_setups(sandbox: Sandbox) -> None:
     [
         ("assert f(", ""),
         ("assert f(3) == 9", "import no_such_module"),
+        ("assert f(3) == 9", "raise SystemExit"),
         ("assert f(lambda: 3) == 9", ""),
         ("import os\nos._exit(0)", ""),
         ("import ctypes\nctypes.string_at(0)", ""),

@@ -181,7 +181,7 @@ def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, set
         exec(compile(setup, "setup.py", "exec"), names)
         tree = ast.parse(tests)
         code = compile(tree, "tests.py", "exec")
-    except Exception as error:
+    except BaseException as error:
         return "broken", f"the tests cannot be run: {_text(error)}"
     defined = dict(remote.receive()[1:])
     if entry_point is not None:

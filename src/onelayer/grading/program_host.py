@@ -51,13 +51,12 @@ def main(control: socket.socket, settings: dict[str, Any]) -> NoReturn:
     if walled and os.getpid() != 1:
         # What follows kills every process in sight.
         raise SystemExit("not the first process of a sandbox")
+    control = _alone(control)
     library = ctypes.CDLL(None)
     if sys.platform == "linux" and library.prctl(_NOT_DUMPABLE, 0, 0, 0, 0) != 0:
         raise SystemExit("prctl refused to close this process's memory to others")
     if sys.platform == "linux" and not walled:
         library.prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
-    os.closerange(3, control.fileno())
-    os.closerange(control.fileno() + 1, _MOST_FILES)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MOST_FILES, _MOST_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -83,6 +82,16 @@ def main(control: socket.socket, settings: dict[str, Any]) -> NoReturn:
         elif os.listdir(folder) or os.listxattr(folder) or os.stat(folder).st_mode & 0o7777 != 0o700:
             # Ending is simpler to get right than mending whatever a program may have done to its folder.
             os._exit(0)
+
+
+def _alone(control: socket.socket) -> socket.socket:
+    """Move the control channel to descriptor 3 and close everything above, whatever number the host's ends had."""
+    os.dup2(control.detach(), 3)
+    for number in [int(name) for name in os.listdir("/dev/fd")]:
+        if number > 3:
+            with contextlib.suppress(OSError):  # the listing's own is closed already
+                os.close(number)
+    return socket.socket(fileno=3)
 
 
 def _watch(control: socket.socket, child: int, settings: dict[str, Any]) -> str:
