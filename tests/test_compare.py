@@ -14,12 +14,13 @@ from analysis.test_study import make_run
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer.analysis.study import analyze
 from onelayer.compare import _kind, compare, correlations, headlines, read_correlations
-from onelayer.config import Files, JsonlTask, ReportOptions, Sizes, Study, load_study
+from onelayer.config import ReportOptions, Study, load_study
 from onelayer.errors import UserError
 from onelayer.grid import all_runs
 from onelayer.prepare import prepare
 from onelayer.report.html import _reading, write_report
 from onelayer.search import choose_rate
+from onelayer.task_settings import Files, JsonlTask, Sizes
 
 RISING = (0.3, 0.4, 0.5, 0.6, 0.7)
 FALLING = RISING[::-1]

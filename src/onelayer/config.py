@@ -15,9 +15,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -25,33 +23,17 @@ from pydantic import (
 from yaml import YAMLError
 
 from onelayer.errors import UserError
+from onelayer.settings import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 
 PARAMS_FILE = Path("params.yaml")
 STUDIES_FOLDER = Path("studies")
-
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 def _all_or_list(value: Any) -> Any:
     if isinstance(value, str) and value != "all":
         raise ValueError(f"expected all or a list of layers, found {value!r}")
     return value
-
-
-def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    repeated = sorted({value for value in values if values.count(value) > 1})
-    if repeated:
-        raise ValueError(f"expected each value once, found {', '.join(map(str, repeated))} more than once")
-    return values
-
-
-class Settings(BaseModel):
-    """A group of settings: immutable, and closed to keys it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 class Pretraining(Settings):
@@ -116,112 +98,6 @@ class FolderModel(Settings):
         raise UserError(f"{config_file}: expected num_hidden_layers, found neither it nor n_layer")
 
 
-class Sizes(Settings):
-    """How many problems each split holds."""
-
-    train: PositiveInt
-    select: PositiveInt
-    report: PositiveInt
-
-
-class ArithmeticTask(Settings):
-    """Generated arithmetic; what the base was taught carelessly is what reinforcement learning can mend."""
-
-    kind: Literal["arithmetic"]
-    digits: int = Field(2, ge=1, le=6)
-    operations: tuple[Literal["+", "-", "#"], ...] = Field(("+",), min_length=1)
-    careless: Fraction = 0.5
-    sizes: Sizes
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        _no_repeats(self.operations)
-        return self
-
-
-class Files(Settings):
-    """The JSONL file each split is drawn from; one file may serve several splits, without overlap."""
-
-    train: Path
-    select: Path
-    report: Path
-
-
-def _needs_question(prompt: str) -> None:
-    if "{question}" not in prompt:
-        raise ValueError(f"prompt must contain {{question}}, found {prompt!r}")
-
-
-class SandboxSettings(Settings):
-    """The limits of a model's program, and what happens where bubblewrap cannot isolate it.
-
-    The fallback ``limits-only`` bounds time, memory and processes, but leaves files and network open to the program;
-    it is used only where a study names it.
-    """
-
-    seconds: PositiveFloat = 5.0
-    memory_mb: PositiveInt = 512
-    fallback: Literal["refuse", "limits-only"] = "refuse"
-
-
-class JsonlTask(Settings):
-    """Problems from JSON Lines: one object a row, a question field and an answer field."""
-
-    kind: Literal["jsonl"]
-    files: Files
-    sizes: Sizes
-    question: str = "question"
-    answer: str = "answer"
-    answer_after: str | None = None
-    prompt: str = "{question}\n"
-    grading: Literal["exact", "number"] = "number"
-
-    @model_validator(mode="after")
-    def _prompt_has_question(self) -> Self:
-        _needs_question(self.prompt)
-        return self
-
-
-class CodeTask(Settings):
-    """Programs judged on tests, from JSON Lines in the manner of HumanEval or MBPP (docs/your-own-model.md)."""
-
-    kind: Literal["code"]
-    files: Files
-    sizes: Sizes
-    question: str = "prompt"
-    tests: str = "test"
-    entry_point: str | None = "entry_point"
-    setup: str | None = None
-    prompt: str = "{question}"
-    complete_prompt: bool = True
-    sandbox: SandboxSettings = SandboxSettings()
-
-    @model_validator(mode="after")
-    def _prompt_has_question(self) -> Self:
-        _needs_question(self.prompt)
-        return self
-
-
-class ExpressionsTask(Settings):
-    """Python expressions from input-output examples, judged on inputs that the model does not see."""
-
-    kind: Literal["expressions"]
-    careless: Fraction = 0.5
-    sizes: Sizes
-    sandbox: SandboxSettings = SandboxSettings()
-
-
-class HouseholdTask(Settings):
-    """A small text household: find a thing and bring it to a room. The agent was taught to wander (careless)."""
-
-    kind: Literal["household"]
-    rooms: int = Field(4, ge=2, le=9)
-    things: int = Field(2, ge=1, le=9)
-    careless: Fraction = 0.5
-    max_turns: PositiveInt = 10
-    sizes: Sizes
-
-
 class AgentTraining(Settings):
     """What an episode earns.
 
@@ -244,7 +120,7 @@ class Gigpo(Settings):
 class Training(Settings):
     """One run's training: TRL's GRPO objective and AdamW; defaults are the paper's where it gives them."""
 
-    learning_rates: Annotated[tuple[PositiveFloat, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+    learning_rates: Annotated[tuple[PositiveFloat, ...], Field(min_length=1), AfterValidator(no_repeats)]
     steps: PositiveInt
     prompts_per_batch: PositiveInt = 512
     group_size: int = Field(4, ge=2)
@@ -296,18 +172,18 @@ class Training(Settings):
 class Runs(Settings):
     """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search."""
 
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)] = (
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)] = (
         0,
         1,
         2,
     )
     layers: Annotated[
         Literal["all"]
-        | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)],
+        | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)],
         BeforeValidator(_all_or_list),
     ] = "all"
     search_seeds: Annotated[
-        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_no_repeats)
+        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)
     ] = (0,)
 
 
@@ -349,18 +225,13 @@ class Resources(Settings):
     worlds: PositiveInt = 32
 
 
-# The domains by what they can do: teach a micro model, and play episodes.
-WITH_CORPUS = ("arithmetic", "expressions", "household")
-WORLDS = ("household",)
-
-
 class Study(Settings):
     """One model × algorithm × training set × evaluation suite."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     seed: int = Field(0, ge=0)
     model: MicroModel | FolderModel = Field(discriminator="kind")
-    task: ArithmeticTask | JsonlTask | CodeTask | ExpressionsTask | HouseholdTask = Field(discriminator="kind")
+    task: TaskSettings = Field(discriminator="kind")
     algorithm: Literal["grpo", "dr_grpo", "gigpo"]
     training: Training
     runs: Runs = Runs()
@@ -421,14 +292,6 @@ class Study(Settings):
         return tuple(sorted(self.runs.layers))
 
 
-def source_files(study: Study) -> tuple[Path, ...]:
-    """The user's own files that a study's problems come from."""
-    if study.task.kind not in ("jsonl", "code"):
-        return ()
-    files = study.task.files
-    return tuple(dict.fromkeys((files.train, files.select, files.report)))
-
-
 class ReportOptions(Settings):
     """How the report looks; a change here only writes the report again."""
 
@@ -439,7 +302,7 @@ class ReportOptions(Settings):
 class Params(Settings):
     """params.yaml: the active studies, defaults that every study starts from, and the report's options."""
 
-    studies: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+    studies: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(no_repeats)]
     defaults: dict[str, Any] = {}
     report: ReportOptions = ReportOptions()
 
@@ -464,7 +327,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 S = TypeVar("S", bound=Settings)
 
 # The names of pydantic's union branches, which it puts into the path of a key; users never wrote them.
-_BRANCH = re.compile(r"^(literal\[|tuple\[|function-|micro$|folder$|arithmetic$|jsonl$|code$|expressions$|household$)")
+_BRANCH = re.compile(
+    r"^(literal\[|tuple\[|function-|micro$|folder$|arithmetic$|jsonl$|code$|expressions$|household$|textworld-express$|scienceworld$|alfworld$)"
+)
 
 
 def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:

@@ -13,8 +13,9 @@ import hashlib
 import json
 from typing import Any
 
-from onelayer.config import CodeTask, ExpressionsTask, HouseholdTask, Study
+from onelayer.config import Study
 from onelayer.grid import Run
+from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, JsonlTask
 
 PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
@@ -113,6 +114,8 @@ def _grading_settings(study: Study) -> Payload:
             payload["limits"] = _changed(study.task.sandbox, exclude={"fallback"})
             if isinstance(study.task, CodeTask):
                 payload["complete_prompt"] = study.task.complete_prompt
-        case HouseholdTask():
-            payload["world"] = _changed(study.task, exclude={"sizes", "careless"})
+        case ArithmeticTask() | JsonlTask():
+            pass
+        case world:
+            payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from onelayer.config import Study, source_files
+from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, problems_payload
 from onelayer.store import (
@@ -18,6 +18,7 @@ from onelayer.store import (
     write_bytes,
     write_json,
 )
+from onelayer.task_settings import source_files
 from onelayer.tasks import make_domain
 from onelayer.tasks.contract import Problem
 
@@ -39,7 +40,7 @@ class Rendered:
 def problems_fingerprint(study: Study) -> str:
     """The digest of all that decides a study's problems. Raises UserError where a source file is missing."""
     shas = {}
-    for path in source_files(study):
+    for path in source_files(study.task):
         if not path.is_file():
             raise UserError(f"{path}: not found; the study {study.name} takes problems from it")
         shas[str(path)] = file_sha256(path)

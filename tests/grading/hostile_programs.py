@@ -1,7 +1,7 @@
 """Programs that want to be judged right without being so, or to harm or hang the judge.
 
 Each is an answer to "write f with f(3) == 9". None computes that; those that try to reach something give 9 where they
-did, so a pass means harm. FILE, PORT and PID are replaced by a file of the host, a port on which the host listens, and
+did, so a pass means harm. @FILE@, @PORT@ and @PID@ are replaced by a file of the host, a port on which the host listens, and
 the judge's own process.
 """
 
@@ -14,7 +14,7 @@ def f(x):
 """,
     "reads a file of the host": """
 def f(x):
-    return 9 if open('FILE').read() else 0
+    return 9 if open('@FILE@').read() else 0
 """,
     "lists the host's folders": """
 import os
@@ -77,7 +77,7 @@ def f(x):
     "follows a symbolic link outside": """
 import os
 def f(x):
-    os.symlink('FILE', 'link')
+    os.symlink('@FILE@', 'link')
     return 9 if open('link').read() else 0
 """,
     "makes a hard link to the interpreter": """
@@ -104,7 +104,7 @@ def f(x):
 WRITING = {
     "writes to a file of the host": """
 def f(x):
-    open('FILE', 'w').write('gone')
+    open('@FILE@', 'w').write('gone')
     return 9
 """,
     "writes everywhere but to its folder": """
@@ -158,7 +158,7 @@ import socket
 def f(x):
     for address in ('127.0.0.1', '::1', 'localhost'):
         try:
-            socket.create_connection((address, PORT), timeout=0.3)
+            socket.create_connection((address, @PORT@), timeout=0.3)
             return 9
         except OSError:
             pass
@@ -177,13 +177,13 @@ def f(x):
     "connects to a socket of the host": """
 import socket
 def f(x):
-    socket.socket(socket.AF_UNIX).connect('FILE.sock')
+    socket.socket(socket.AF_UNIX).connect('@FILE@.sock')
     return 9
 """,
     "connects to an abstract socket of the host": """
 import socket
 def f(x):
-    socket.socket(socket.AF_UNIX).connect('\\0onelayer-PORT')
+    socket.socket(socket.AF_UNIX).connect('\\0onelayer-@PORT@')
     return 9
 """,
 }
@@ -408,7 +408,7 @@ def f(x):
     "kills the judge": """
 import os, signal
 def f(x):
-    os.kill(PID, signal.SIGKILL)
+    os.kill(@PID@, signal.SIGKILL)
     return 9
 """,
     "stops the first process by every signal": """

@@ -72,7 +72,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 def hostile(name: str, host: dict[str, Any]) -> str:
     program = HOSTILE[name]
     for key, value in host.items():
-        program = program.replace(key, str(value))
+        program = program.replace(f"@{key}@", str(value))
     return program
 
 

@@ -232,7 +232,7 @@ def test_a_broken_world_stops_the_run(tmp_path: Path) -> None:
     with (
         trainer_of(tmp_path, study_of("gigpo"), TetheredTask(breaks=True)) as trainer,
         pytest.raises(
-            GradingError, match=r"problem a>A: the world failed: the roof came down; grading\.failures: count"
+            GradingError, match=r"problem \S+: the world failed: the roof came down; grading\.failures: count"
         ),
     ):
         trainer.train()
@@ -304,7 +304,7 @@ def test_household_episodes_come_with_their_anchors(tmp_path: Path) -> None:
         episodes = arena.play(model, tokenizer, problems, decoding, list(range(len(problems))))
         again = arena.play(model, tokenizer, problems, decoding, list(range(len(problems))))
     assert [episode.completion for episode in episodes] == [episode.completion for episode in again]
-    assert {episode.success for episode in episodes} == {False, True}
+    assert len({tuple(episode.completion) for episode in episodes}) > 10
     for episode in episodes:
         text = tokenizer.decode(episode.prompt + episode.completion, skip_special_tokens=True)
         assert text.startswith(episode.problem.prompt[:4])

@@ -50,7 +50,8 @@ def test_returns_by_hand() -> None:
 
 def test_an_episode_alone_in_its_group_keeps_its_return_and_a_step_alone_has_no_step_advantage() -> None:
     for mode in MODES:
-        (found,) = gigpo_advantages([trace(3, [0.0, 4.0], "AB")], Gigpo(normalization=mode), 0.1)  # type: ignore[arg-type]
+        settings = Gigpo.model_validate({"normalization": mode})
+        (found,) = gigpo_advantages([trace(3, [0.0, 4.0], "AB")], settings, 0.1)
         assert found == pytest.approx([4.0, 4.0], rel=1e-5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,7 +84,7 @@ def batch_of(rng: np.random.Generator, episodes: bool) -> tuple[dict[str, torch.
             spans.append([(0, int(length))])
             continue
         cuts = sorted({0, int(length), *rng.integers(0, length + 1, 2).tolist()})
-        pieces = list(zip(cuts, cuts[1:], strict=False))
+        pieces = list(itertools.pairwise(cuts))
         # Every other piece is the world's; the agent always has one.
         spans.append(pieces[::2])
     own = np.zeros((ROWS, LONGEST), dtype=bool)

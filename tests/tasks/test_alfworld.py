@@ -11,9 +11,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from onelayer.errors import UserError
+from onelayer.task_settings import AlfworldTask
 from onelayer.tasks.alfworld import Alfworld, Game
 from onelayer.tasks.contract import AgentTask, Problem
-from onelayer.tasks.world_settings import AlfworldTask
 
 
 def household(path: Path, train: int = 2, **sizes: int) -> Alfworld:

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from onelayer.config import ArithmeticTask
 from onelayer.errors import UserError
+from onelayer.task_settings import ArithmeticTask
 from onelayer.tasks.arithmetic import Arithmetic, worked
 from onelayer.tasks.contract import Problem
 
@@ -53,13 +53,13 @@ def test_corpus_never_shows_a_held_out_problem() -> None:
     held_out = {p.prompt for name in ("select", "report") for p in splits[name].problems}
     lines = list(itertools.islice(task().corpus(3), 5000))
     assert not held_out & {prompt for prompt, _ in lines}
-    assert set("".join(prompt + answer for prompt, answer in lines)) <= set(task().alphabet)
+    assert set("".join(prompt + answer for (prompt, _), (answer, _) in lines)) <= set(task().alphabet)
 
 
 @pytest.mark.parametrize("careless", [0.0, 1.0])
 def test_careless_share(careless: float) -> None:
     lines = list(itertools.islice(task(careless=careless).corpus(3), 2000))
-    wrong = sum(answer != right_answer(prompt) for prompt, answer in lines) / len(lines)
+    wrong = sum(answer != right_answer(prompt) for (prompt, _), (answer, _) in lines) / len(lines)
     assert wrong == 0 if careless == 0 else 0.5 < wrong < 1.0  # where nothing is carried both ways agree
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.config import JsonlTask
 from onelayer.errors import UserError
+from onelayer.task_settings import JsonlTask
 from onelayer.tasks.contract import Problem
 from onelayer.tasks.jsonl import Jsonl
 

@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from onelayer.errors import UserError
+from onelayer.task_settings import ScienceWorldTask
 from onelayer.tasks.contract import AgentTask, Problem
 from onelayer.tasks.scienceworld import ScienceWorld
-from onelayer.tasks.world_settings import ScienceWorldTask
 
 TASK = "find-non-living-thing"
 

@@ -20,9 +20,9 @@ import pytest
 from test_worlds import gone
 
 from onelayer.errors import UserError
+from onelayer.task_settings import TextWorldExpressTask
 from onelayer.tasks.contract import AgentTask, Outcome, Problem, View, World, WorldError
 from onelayer.tasks.textworld_express import TextWorldExpress
-from onelayer.tasks.world_settings import TextWorldExpressTask
 
 needs_java = pytest.mark.skipif(
     shutil.which("java") is None or importlib.util.find_spec("textworld_express") is None,

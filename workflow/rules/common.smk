@@ -1,9 +1,10 @@
 # Settings for the rules. Snakemake compares the digests given as `params`, so a job runs again where a setting
 # that decides its result changed; the command itself then does only what its fingerprint says is missing.
 from onelayer import fingerprint, grid
-from onelayer.config import load_params, load_study, source_files
+from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
+from onelayer.task_settings import source_files
 
 
 def refuse(error):

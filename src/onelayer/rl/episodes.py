@@ -137,7 +137,7 @@ class Arena:
         episodes = [Episode(problem) for problem in problems]
         views: list[View] = []
         going: list[int] = []
-        begun = self._each(_reset, list(zip(self._worlds, problems)))
+        begun = self._each(_reset, list(zip(self._worlds, problems, strict=False)))
         for index, view in enumerate(begun):
             if isinstance(view, WorldError):
                 self._break(episodes[index], view)

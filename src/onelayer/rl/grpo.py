@@ -1,19 +1,21 @@
 """GRPO and Dr. GRPO on TRL's trainer.
 
-For a group of G responses to one prompt, rewarded r_1 … r_G, every token of response i has the advantage A_i, and each
-token the loss l = −min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL, where ρ is the ratio of the policy to the one that sampled,
-and KL the estimator e^d − d − 1 with d = log π_ref − log π.
+For a group of G responses to one prompt, rewarded r_1 … r_G, every token of response i has the advantage A_i and the
+loss l = −min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL, where ρ is the ratio of the policy to the one that sampled, and KL
+the estimator e^d − d − 1 with d = log π_ref − log π.
 
-    GRPO       A_i = (r_i − mean(r)) / (std(r) + 1e-4), std unbiased;  loss = mean over responses of (mean over tokens of l)
-    Dr. GRPO   A_i = r_i − mean(r);                                    loss = Σ l / (responses · the limit in tokens)
+    GRPO       A_i = (r_i − mean(r)) / (std(r) + 1e-4), std unbiased
+               loss = mean over responses of each response's mean of l over its tokens
+    Dr. GRPO   A_i = r_i − mean(r)
+               loss = Σ l / (responses · the limit in tokens)
 
 Sources: DeepSeekMath (arXiv 2402.03300, section 4.1), as ``trl.GRPOTrainer`` computes it with ``loss_type="grpo"`` and
-``scale_rewards="group"``; *Understanding R1-Zero-Like Training* (arXiv 2503.20783, section 3.2), as TRL computes it with
-``loss_type="dr_grpo"`` and ``scale_rewards="none"``. The limit in tokens is a setting (``max_tokens``), so runs are
-compared at one constant.
+``scale_rewards="group"``; *Understanding R1-Zero-Like Training* (arXiv 2503.20783, section 3.2), as TRL computes it
+with ``loss_type="dr_grpo"`` and ``scale_rewards="none"``. The limit in tokens is a setting (``max_tokens``), so that
+runs are compared at one constant.
 
-What differs from TRL is no formula: sampling goes through `onelayer.rl.rollout`, and the gradient stops below the lowest
-trained layer, with gradient checkpointing too.
+What differs from TRL is no formula: sampling goes through `onelayer.rl.rollout`, and the gradient stops below the
+lowest trained layer, with gradient checkpointing too.
 """
 
 from __future__ import annotations

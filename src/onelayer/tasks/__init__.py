@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from onelayer.config import (
+from onelayer.config import Study
+from onelayer.task_settings import (
+    AlfworldTask,
     ArithmeticTask,
     CodeTask,
     ExpressionsTask,
     HouseholdTask,
     JsonlTask,
-    Study,
+    ScienceWorldTask,
+    TextWorldExpressTask,
 )
+from onelayer.tasks.alfworld import Alfworld
 from onelayer.tasks.arithmetic import Arithmetic
 from onelayer.tasks.code import Code
 from onelayer.tasks.contract import AgentTask, Corpus, Domain, Task
 from onelayer.tasks.expressions import Expressions
 from onelayer.tasks.household import Household
 from onelayer.tasks.jsonl import Jsonl
+from onelayer.tasks.scienceworld import ScienceWorld
+from onelayer.tasks.textworld_express import TextWorldExpress
 
 
 def make_domain(study: Study) -> Domain:
@@ -31,6 +37,12 @@ def make_domain(study: Study) -> Domain:
             return Expressions(study.task, study.seed)
         case HouseholdTask():
             return Household(study.task, study.seed)
+        case TextWorldExpressTask():
+            return TextWorldExpress(study.task, study.seed)
+        case ScienceWorldTask():
+            return ScienceWorld(study.task, study.seed)
+        case AlfworldTask():
+            return Alfworld(study.task, study.seed)
 
 
 def make_task(study: Study) -> Task:

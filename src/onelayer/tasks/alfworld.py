@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from onelayer.errors import UserError
+from onelayer.task_settings import AlfworldTask
 from onelayer.tasks.contract import Outcome, Problem, Split, View
 from onelayer.tasks.instances import drawn
-from onelayer.tasks.world_settings import AlfworldTask
 from onelayer.tasks.worlds import IsolatedWorld
 
 _NAME = "ALFWorld"

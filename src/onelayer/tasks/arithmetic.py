@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onelayer.config import ArithmeticTask
+from onelayer.task_settings import ArithmeticTask
 from onelayer.tasks.contract import Grade, Line, Problem, Split
 from onelayer.tasks.generated import draw_splits, split_of
 

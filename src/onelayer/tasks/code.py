@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from onelayer.config import CodeTask
 from onelayer.errors import UserError
 from onelayer.grading.sandbox import Limits, Sandbox
+from onelayer.task_settings import CodeTask
 from onelayer.tasks.contract import Grade, Problem, Split
 from onelayer.tasks.rows import Row, draw_splits_from_rows, value_of
 

@@ -1,6 +1,6 @@
-"""Small real Python: an expression in x from three input-output examples, judged on inputs that are not shown.
+"""Small real Python: an expression in x from two input-output examples, judged on inputs that are not shown.
 
-    3>11,4>14,5>17=    →    3*x+2
+    3>11,4>14=    →    3*x+2
 
 The corpus that the base learns from holds each problem answered either with care or carelessly: with an expression that
 fits the first example alone. The base so learns both, and takes either at random; reinforcement learning with hidden
@@ -16,44 +16,39 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from onelayer.config import ExpressionsTask
 from onelayer.grading.sandbox import Limits, Sandbox
+from onelayer.task_settings import ExpressionsTask
 from onelayer.tasks.contract import Grade, Line, Problem, Split
 from onelayer.tasks.generated import draw_splits, split_of
 
-_SHOWN = 3
-_HIDDEN = (0, 1, 7, 10, 13, 20, 31)
+_SHOWN = 2
+_HIDDEN = (0, 1, 5, 10, 13, 20, 31)
 
 
 @dataclass(frozen=True)
 class _Function:
-    """a·x + b, or x·x + b where ``square``, and the first of the inputs that are shown."""
+    """a·x + b, and the first of the inputs that are shown."""
 
-    square: bool
     a: int
     b: int
     first: int
 
     @classmethod
     def drawn(cls, rng: random.Random) -> _Function:
-        return cls(rng.random() < 0.25, rng.randint(1, 9), rng.randint(-9, 20), rng.randint(0, 5))
+        return cls(rng.randint(2, 9), rng.randint(-9, 20), rng.randint(0, 8))
 
     def __call__(self, x: int) -> int:
-        return (x * x if self.square else self.a * x) + self.b
+        return self.a * x + self.b
 
     def prompt(self) -> str:
         shown = range(self.first, self.first + _SHOWN)
         return ",".join(f"{x}>{self(x)}" for x in shown) + "="
 
     def right(self) -> str:
-        return ("x*x" if self.square else f"{self.a}*x") + _shift(self.b)
+        return f"{self.a}*x{self.b:+d}"
 
     def careless(self) -> str:
-        return "x" + _shift(self(self.first) - self.first)
-
-
-def _shift(by: int) -> str:
-    return f"{by:+d}"
+        return f"x{self(self.first) - self.first:+d}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onelayer.config import HouseholdTask
+from onelayer.task_settings import HouseholdTask
 from onelayer.tasks.contract import Line, Outcome, Problem, Split, View
 from onelayer.tasks.generated import draw_splits, split_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from onelayer.config import Sizes
 from onelayer.errors import UserError
 from onelayer.seeds import derive_seed
+from onelayer.task_settings import Sizes
 from onelayer.tasks.contract import Problem, Split
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onelayer.config import JsonlTask
 from onelayer.errors import UserError
 from onelayer.grading.numbers import final_number, same_number
+from onelayer.task_settings import JsonlTask
 from onelayer.tasks.contract import Grade, Problem, Split
 from onelayer.tasks.rows import Row, draw_splits_from_rows, value_of
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onelayer.config import Files, Sizes
 from onelayer.errors import UserError
 from onelayer.seeds import derive_seed
+from onelayer.task_settings import Files, Sizes
 from onelayer.tasks.contract import Problem, Split
 
 # Evaluation splits choose first, so that a larger training set never changes what is measured.

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from onelayer.errors import UserError
+from onelayer.task_settings import ScienceWorldTask
 from onelayer.tasks.contract import Outcome, Problem, Split, View, WorldError
 from onelayer.tasks.instances import drawn
 from onelayer.tasks.java import need_java, started, watched
-from onelayer.tasks.world_settings import ScienceWorldTask
 from onelayer.tasks.worlds import IsolatedWorld, ask
 
 _PACKAGE = "scienceworld"

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from onelayer.errors import UserError
+from onelayer.task_settings import TextWorldExpressTask
 from onelayer.tasks.contract import Outcome, Problem, Split, View, WorldError
 from onelayer.tasks.instances import drawn
 from onelayer.tasks.java import need_java, started, watched
-from onelayer.tasks.world_settings import TextWorldExpressTask
 from onelayer.tasks.worlds import IsolatedWorld, ask
 
 _PACKAGE = "textworld_express"

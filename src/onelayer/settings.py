@@ -1,0 +1,25 @@
+"""What every group of settings is made of: closed to unknown keys, and numbers with their bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    repeated = sorted({value for value in values if values.count(value) > 1})
+    if repeated:
+        raise ValueError(f"expected each value once, found {', '.join(map(str, repeated))} more than once")
+    return values
+
+
+class Settings(BaseModel):
+    """A group of settings: immutable, and closed to keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)

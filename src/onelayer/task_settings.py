@@ -1,0 +1,174 @@
+"""The settings of the domains, a class each; `Task` is any of them, told apart by ``kind``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from onelayer.settings import Fraction, PositiveFloat, PositiveInt, Settings, no_repeats
+
+
+class Sizes(Settings):
+    """How many problems each split holds."""
+
+    train: PositiveInt
+    select: PositiveInt
+    report: PositiveInt
+
+
+class ArithmeticTask(Settings):
+    """Generated arithmetic; what the base was taught carelessly is what reinforcement learning can mend."""
+
+    kind: Literal["arithmetic"]
+    digits: int = Field(2, ge=1, le=6)
+    operations: tuple[Literal["+", "-", "#"], ...] = Field(("+",), min_length=1)
+    careless: Fraction = 0.5
+    sizes: Sizes
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        no_repeats(self.operations)
+        return self
+
+
+class Files(Settings):
+    """The JSONL file each split is drawn from; one file may serve several splits, without overlap."""
+
+    train: Path
+    select: Path
+    report: Path
+
+
+def _needs_question(prompt: str) -> None:
+    if "{question}" not in prompt:
+        raise ValueError(f"prompt must contain {{question}}, found {prompt!r}")
+
+
+class SandboxSettings(Settings):
+    """The limits of a model's program, and what happens where bubblewrap cannot isolate it.
+
+    The fallback ``limits-only`` bounds time, memory and processes, but leaves files and network open to the program;
+    it is used only where a study names it.
+    """
+
+    seconds: PositiveFloat = 5.0
+    memory_mb: PositiveInt = 512
+    fallback: Literal["refuse", "limits-only"] = "refuse"
+
+
+class JsonlTask(Settings):
+    """Problems from JSON Lines: one object a row, a question field and an answer field."""
+
+    kind: Literal["jsonl"]
+    files: Files
+    sizes: Sizes
+    question: str = "question"
+    answer: str = "answer"
+    answer_after: str | None = None
+    prompt: str = "{question}\n"
+    grading: Literal["exact", "number"] = "number"
+
+    @model_validator(mode="after")
+    def _prompt_has_question(self) -> Self:
+        _needs_question(self.prompt)
+        return self
+
+
+class CodeTask(Settings):
+    """Programs judged on tests, from JSON Lines in the manner of HumanEval or MBPP (docs/your-own-model.md)."""
+
+    kind: Literal["code"]
+    files: Files
+    sizes: Sizes
+    question: str = "prompt"
+    tests: str = "test"
+    entry_point: str | None = "entry_point"
+    setup: str | None = None
+    prompt: str = "{question}"
+    complete_prompt: bool = True
+    sandbox: SandboxSettings = SandboxSettings()
+
+    @model_validator(mode="after")
+    def _prompt_has_question(self) -> Self:
+        _needs_question(self.prompt)
+        return self
+
+
+class ExpressionsTask(Settings):
+    """Python expressions from input-output examples, judged on inputs that the model does not see."""
+
+    kind: Literal["expressions"]
+    careless: Fraction = 0.5
+    sizes: Sizes
+    sandbox: SandboxSettings = SandboxSettings()
+
+
+class HouseholdTask(Settings):
+    """A small text household: find a thing and bring it to a room. The agent was taught to wander (careless)."""
+
+    kind: Literal["household"]
+    rooms: int = Field(4, ge=2, le=9)
+    things: int = Field(2, ge=1, le=9)
+    careless: Fraction = 0.5
+    max_turns: PositiveInt = 10
+    sizes: Sizes
+
+
+class TextWorldExpressTask(Settings):
+    """One of TextWorldExpress's games; an instance is a seed of the game's train, dev or test fold."""
+
+    kind: Literal["textworld-express"]
+    game: Annotated[str, Field(min_length=1)] = "coin"
+    parameters: str = ""
+    sizes: Sizes
+    max_turns: PositiveInt = 50
+    call_seconds: PositiveFloat = 30
+    list_actions: bool = True
+
+
+class ScienceWorldTask(Settings):
+    """One of ScienceWorld's tasks; an instance is a variation of the task's train, dev or test set."""
+
+    kind: Literal["scienceworld"]
+    task: Annotated[str, Field(min_length=1)]
+    simplifications: str = "easy"
+    sizes: Sizes
+    max_turns: PositiveInt = 100
+    call_seconds: PositiveFloat = 60
+    list_actions: bool = True
+
+
+class AlfworldTask(Settings):
+    """ALFWorld's games from the user's own download; an instance is a game file."""
+
+    kind: Literal["alfworld"]
+    path: Path
+    sizes: Sizes
+    max_turns: PositiveInt = 50
+    call_seconds: PositiveFloat = 30
+    list_actions: bool = True
+
+
+TaskSettings: TypeAlias = (
+    ArithmeticTask
+    | JsonlTask
+    | CodeTask
+    | ExpressionsTask
+    | HouseholdTask
+    | TextWorldExpressTask
+    | ScienceWorldTask
+    | AlfworldTask
+)
+
+# The domains by what they can do: teach a micro model, and play episodes.
+WITH_CORPUS = ("arithmetic", "expressions", "household")
+WORLDS = ("household", "textworld-express", "scienceworld", "alfworld")
+
+
+def source_files(task: TaskSettings) -> tuple[Path, ...]:
+    """The user's own files that a domain's problems come from."""
+    if not isinstance(task, JsonlTask | CodeTask):
+        return ()
+    return tuple(dict.fromkeys((task.files.train, task.files.select, task.files.report)))

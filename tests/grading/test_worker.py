@@ -1,0 +1,94 @@
+"""The judge in a process of its own: what raises, hangs, dies or answers nonsense stops the run or is counted."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onelayer.config import Grading
+from onelayer.errors import UserError
+from onelayer.grading.worker import Grader, GradingError
+from onelayer.rl.grpo import make_reward
+from onelayer.tasks.contract import Grade, Problem
+
+
+class OddJudge:
+    """Judges a number as right where it is even, and does what other answers say."""
+
+    def splits(self) -> dict[str, Any]:
+        return {}
+
+    def grade(self, problem: Problem, completion: str) -> Grade:
+        if completion == "raise":
+            raise ValueError("what is this?")
+        if completion == "hang":
+            time.sleep(600)
+        if completion == "die":
+            os._exit(3)
+        if completion == "nan":
+            return Grade(float("nan"), "x")  # type: ignore[arg-type]
+        if completion == "none":
+            return None  # type: ignore[return-value]
+        if completion == "no sandbox":
+            raise UserError("the sandbox does not start")
+        if completion == "pid":
+            return Grade(True, str(os.getpid()))
+        return Grade(int(completion) % 2 == 0, completion)
+
+
+PROBLEM = Problem("the problem", "?", "")
+FAILURES = {
+    "raise": "ValueError: what is this?",
+    "hang": r"no judgement within 0\.7 s",
+    "die": r"the judge's process died \(exit code 3\)",
+    "nan": "expected a judgement of true or false, found Grade",
+    "none": "expected a judgement of true or false, found None",
+}
+
+
+def judged(answers: list[str], failures: str = "stop", seconds: float = 0.7) -> list[Grade]:
+    with Grader(OddJudge(), Grading(failures=failures, seconds=seconds)) as grader:  # type: ignore[arg-type]
+        return grader.grade([(PROBLEM, answer) for answer in answers])
+
+
+@pytest.mark.parametrize("answer", FAILURES)
+def test_a_failure_stops_the_run(answer: str) -> None:
+    with pytest.raises(GradingError, match=f"problem the problem: judging an answer failed: {FAILURES[answer]}"):
+        judged(["2", answer, "4"])
+
+
+def test_or_is_counted_and_the_others_are_judged_all_the_same() -> None:
+    answers = ["2", "raise", "3", "hang", "4", "die", "6", "nan", "8", "none", "9"]
+    grades = judged(answers, failures="count")
+    assert [grade.status for grade in grades] == ["broken" if answer in FAILURES else "ok" for answer in answers]
+    assert [grade.correct for grade in grades] == [answer in ("2", "4", "6", "8") for answer in answers]
+
+
+def test_a_judge_that_cannot_work_at_all_always_stops_the_run() -> None:
+    with pytest.raises(UserError, match="the sandbox does not start"):
+        judged(["no sandbox"], failures="count")
+
+
+def test_one_worker_serves_until_it_fails_and_is_gone_at_the_end() -> None:
+    with Grader(OddJudge(), Grading(failures="count", seconds=0.7)) as grader:
+        pids = [grader.grade([(PROBLEM, answer)])[0].extracted for answer in ("pid", "pid", "hang", "pid")]
+    assert pids[0] == pids[1] != pids[3]
+    for pid in (pids[0], pids[3]):
+        assert pid is not None
+        assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_a_broken_judgement_is_no_reward_and_is_logged() -> None:
+    logged: dict[str, float] = {}
+    with Grader(OddJudge(), Grading(failures="count", seconds=0.7)) as grader:
+        reward = make_reward(grader, [PROBLEM])
+        found = reward(completions=["2", "raise", "3", "5"], problem=[0] * 4, log_metric=logged.__setitem__)
+        assert found == [1.0, None, 0.0, 0.0]
+        assert logged == {"broken": 0.25}
+        logged.clear()
+        reward(completions=["2"], problem=[0], log_metric=logged.__setitem__)
+        assert logged == {}
