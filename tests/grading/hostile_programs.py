@@ -1,8 +1,8 @@
 """Programs that want to be judged right without being so, or to harm or hang the judge.
 
 Each is an answer to "write f with f(3) == 9". None computes that; those that try to reach something give 9 where they
-did, so a pass means harm. @FILE@, @PORT@ and @PID@ are replaced by a file of the host, a port on which the host listens, and
-the judge's own process.
+did, so a pass means harm. @FILE@, @PORT@ and @PID@ are replaced by a file of the host, a port on which the host
+listens, and the judge's own process.
 """
 
 from __future__ import annotations
@@ -572,8 +572,7 @@ class Meta(type):
         return True
 class C(metaclass=Meta):
     pass
-f = C
-def g(x):
+def f(x):
     return C
 """,
     "not a number": "def f(x):\n    return float('nan')",

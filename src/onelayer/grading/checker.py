@@ -70,6 +70,13 @@ class Remote:
         """Make a value of the program's again, or a handle to it."""
         return self._guarded(lambda: decode(node, self._handle))
 
+    def defined(self) -> dict[str, Node]:
+        """Wait until the program has been read; return its functions and classes by name."""
+        pairs = self.receive()
+        if pairs[0] != "defined" or not all(type(pair) is list and len(pair) == 2 for pair in pairs[1:]):
+            self._stop("crashed", "an answer that is none")
+        return {name: node for name, node in pairs[1:] if type(name) is str}
+
     def call(self, function: Node, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a function of the program."""
         nodes = [self._guarded(lambda: encode(value, self._number)) for value in arguments]  # noqa: B023 (called at once)
@@ -183,7 +190,7 @@ def _judge(remote: Remote, source: str, tests: str, entry_point: str | None, set
         code = compile(tree, "tests.py", "exec")
     except BaseException as error:
         return "broken", f"the tests cannot be run: {_text(error)}"
-    defined = dict(remote.receive()[1:])
+    defined = remote.defined()
     if entry_point is not None:
         wanted = {entry_point}
     else:
