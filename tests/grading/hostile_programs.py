@@ -30,11 +30,11 @@ def f(x):
     "reads the environment": """
 import os, glob
 def f(x):
-    found = [name for name in os.environ if name not in ('PWD', 'LC_CTYPE', 'LD_LIBRARY_PATH')]
+    found = [name for name in os.environ if name not in ('PWD', 'LC_CTYPE', 'LD_LIBRARY_PATH', 'PYTHONHASHSEED')]
     for path in glob.glob('/proc/[0-9]*/environ'):
         try:
             parts = open(path).read().split(chr(0))
-            found += [part for part in parts if part and not part.startswith(('PWD', 'LC_', 'LD_'))]
+            found += [part for part in parts if part and not part.startswith(('PWD', 'LC_', 'LD_', 'PYTHONHASH'))]
         except OSError:
             pass
     return 9 if found else 0

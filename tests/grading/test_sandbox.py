@@ -368,6 +368,21 @@ def test_calls_share_a_process_and_are_judged_in_order(sandbox: Sandbox) -> None
         sandbox.judge_calls(program, "f", [(object(),)], [1])
 
 
+@walled
+def test_a_judgement_is_the_same_every_time() -> None:
+    program = """
+import random
+def f(x):
+    raise ValueError(list({str(number) for number in range(x)}), random.random())
+"""
+    reasons = set()
+    for _ in range(3):
+        with Sandbox(Limits(seconds=5)) as sandbox:
+            reasons |= {calls(sandbox, program, 9, gives=None).reason for _ in range(2)}
+    assert len(reasons) == 1
+    assert reasons.pop().startswith("ValueError: (['")
+
+
 # Test code.
 
 

@@ -45,6 +45,9 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 _turns = itertools.count()
 
+# All that a program finds there, but for what the loader needs.
+ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+
 
 def system_call_filter() -> bytes | None:
     """The filter as bubblewrap takes it (an array of sock_filter), or None on a processor whose numbers we lack."""
@@ -122,6 +125,8 @@ def command(bwrap: str, folder: str, folder_bytes: int) -> list[str]:
         options += ["--ro-bind", source, prefix]
     if not _under(str(program), prefix) and not _under(str(program), "/usr"):
         options += ["--ro-bind", str(program), str(program)]
+    for name, value in ENVIRONMENT.items():
+        options += ["--setenv", name, value]
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         # Where the loader would look it up (/etc/ld.so.cache) is outside.
         options += ["--setenv", "LD_LIBRARY_PATH", str(sysconfig.get_config_var("LIBDIR"))]

@@ -18,6 +18,7 @@ import ctypes
 import gc
 import importlib
 import os
+import random
 import resource
 import select
 import shutil
@@ -33,7 +34,7 @@ from onelayer.grading import checker
 from onelayer.grading.plain import Channel, GoneError, NotPlainError, decode, encode
 
 # What programs import most: read once here instead of once a program.
-_COMMON = ("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re",
+_COMMON = ("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "re",
            "string", "typing")  # fmt: skip
 _NOT_DUMPABLE, _ADOPT_ORPHANS = 4, 36  # PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER
 _MOST_FILES = 64
@@ -208,6 +209,7 @@ def _become(settings: dict[str, Any], folder: str, sockets: list[int]) -> NoRetu
         for name in [name for name in sys.modules if name.startswith("onelayer")]:
             del sys.modules[name]
         sys.argv = ["program.py"]
+        random.seed(0)  # a judgement is to be the same every time
         if settings["role"] == "checker":
             checker.judge(*channels)
         else:
