@@ -108,6 +108,8 @@ class Verdict:
 class Sandbox:
     """Judges programs, one at a time. It starts with the first program; until then it can be pickled.
 
+    Use it from one thread: its processes end with the thread that started them, however that ends.
+
     With ``fallback="limits-only"`` and where bubblewrap cannot be used, programs run with limits and time-outs alone:
     they can then read and write what the user can, and use the network. It says so on stderr. ``isolation`` tells which
     it is.
@@ -153,6 +155,9 @@ class Sandbox:
 
     def judge_tests(self, program: str, tests: str, entry_point: str | None = None, setup: str = "") -> Verdict:
         """Judge a program by test code, which passes where it comes to its end without an exception.
+
+        For HumanEval, ``tests`` is a row's ``test`` and a line that calls ``check``, and ``setup`` its prompt, whose
+        helper functions are then not the program's; for MBPP, ``tests`` is the asserts, and there is no entry point.
 
         ``setup`` runs first, in the tests' namespace. Then the function ``entry_point`` of the program takes its name
         there; without an entry point every function and class of the program does that the tests name and ``setup``
