@@ -18,4 +18,4 @@ rule all:
     input:
         "reports/report.html",
         "reports/metrics.json",
-        expand("data/{study}/analysis.json", study=STUDIES),
+        expand("data/{study}/report.html", study=STUDIES),

@@ -108,7 +108,30 @@ class TestRefusals:
     def test_micro_model_needs_a_corpus(self) -> None:
         files = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
         task = {"kind": "jsonl", "files": files, "sizes": TINY["task"]["sizes"]}
-        assert "pre-trained on its task's generated corpus, found task.kind jsonl" in refused(changed("task", to=task))
+        assert "generated corpus (arithmetic, expressions, household), found task.kind jsonl" in refused(
+            changed("task", to=task)
+        )
+
+    def test_an_algorithm_and_its_settings_must_fit_the_domain(self) -> None:
+        assert "algorithm gigpo compares the steps of episodes and needs a domain of worlds" in refused(
+            changed("algorithm", to="gigpo")
+        )
+        for key, settings, message in (
+            ("gigpo", {"discount": 0.9}, "training.gigpo belongs to algorithm gigpo, found grpo"),
+            ("agent", {"reward": "world"}, "training.agent belongs to a domain of worlds, found task.kind arithmetic"),
+        ):
+            assert message in refused(changed("training", key, to=settings))
+        assert "algorithm: found 'ppo'" in refused(changed("algorithm", to="ppo"))
+        household = {"kind": "household", "sizes": TINY["task"]["sizes"]}
+        agent = changed("task", to=household)
+        agent["algorithm"] = "gigpo"
+        agent["training"]["gigpo"] = {"discount": 1.5}
+        assert "training.gigpo.discount: found 1.5" in refused(agent)
+
+    def test_a_world_must_be_put_to_the_agent(self) -> None:
+        task = {"kind": "textworld-express", "sizes": TINY["task"]["sizes"], "turn": "> "}
+        settings = changed("task", to=task)
+        assert "turn must contain {observation}" in refused(settings)
 
     def test_prompt_must_hold_the_question(self) -> None:
         files = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}

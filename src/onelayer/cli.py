@@ -120,11 +120,20 @@ def compare(studies: StudyNames = None) -> None:
 
 
 @app.command()
-def report(studies: StudyNames = None) -> None:
+def report(
+    studies: StudyNames = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Write each study's own page instead: data/STUDY/report.html.")
+    ] = False,
+) -> None:
     """Write reports/report.html and the tables behind it."""
     from onelayer.config import load_params
-    from onelayer.report.html import write_report
+    from onelayer.report.html import write_report, write_study_page
 
+    if alone:
+        for study in _studies(studies):
+            print(f"report: {write_study_page(study.name)}")
+        return
     path = write_report([study.name for study in _studies(studies)], load_params().report)
     print(f"report: {path}")
 

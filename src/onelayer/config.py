@@ -303,7 +303,7 @@ class Params(Settings):
     """params.yaml: the active studies, defaults that every study starts from, and the report's options."""
 
     studies: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(no_repeats)]
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, Any] = Field(default_factory=dict)
     report: ReportOptions = ReportOptions()
 
 

@@ -20,6 +20,7 @@ from onelayer.store import (
     prepared_receipt,
     problems_file,
     run_folder,
+    study_page,
     write_json,
 )
 
@@ -76,8 +77,8 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 def verify(study: Study, thorough: bool) -> list[str]:
     """Hold a study's manifests against its settings and files, and take back each receipt that is not true.
 
-    The graph then does those jobs again, and each does only what is missing. The analysis is taken back with
-    them, for Snakemake makes a missing file anew only on the way to a target.
+    The graph then does those jobs again, and each does only what is missing. The analysis and its page are taken back
+    with them, for Snakemake makes a missing file anew only on the way to a target.
 
     Args:
         study: the study.
@@ -102,6 +103,7 @@ def verify(study: Study, thorough: bool) -> list[str]:
                 whole = False
     if not whole:
         analysis_file(study.name).unlink(missing_ok=True)
+        study_page(study.name).unlink(missing_ok=True)
     return found
 
 

@@ -13,6 +13,7 @@ Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 def no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Pass a list on whose values are all different; else raise ValueError, which pydantic turns into its own."""
     repeated = sorted({value for value in values if values.count(value) > 1})
     if repeated:
         raise ValueError(f"expected each value once, found {', '.join(map(str, repeated))} more than once")

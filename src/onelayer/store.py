@@ -60,6 +60,11 @@ def learning_rate_file(study: str) -> Path:
     return study_folder(study) / "learning_rate.json"
 
 
+def study_page(study: str) -> Path:
+    """The study's own page."""
+    return study_folder(study) / "report.html"
+
+
 def analysis_file(study: str) -> Path:
     """The study's analysis."""
     return study_folder(study) / "analysis.json"

@@ -116,39 +116,50 @@ class HouseholdTask(Settings):
     sizes: Sizes
 
 
-class TextWorldExpressTask(Settings):
+class _World(Settings):
+    """What every domain of real worlds has: how long an episode may be, and how the agent is spoken to.
+
+    ``prompt`` frames the first view and ``turn`` every later one; an action is the line that the model then writes.
+    """
+
+    sizes: Sizes
+    max_turns: PositiveInt = 50
+    call_seconds: PositiveFloat = 30
+    list_actions: bool = True
+    prompt: str = "{observation}\n> "
+    turn: str = "{observation}\n> "
+
+    @model_validator(mode="after")
+    def _frames_hold_the_observation(self) -> Self:
+        for key in ("prompt", "turn"):
+            if "{observation}" not in getattr(self, key):
+                raise ValueError(f"{key} must contain {{observation}}, found {getattr(self, key)!r}")
+        return self
+
+
+class TextWorldExpressTask(_World):
     """One of TextWorldExpress's games; an instance is a seed of the game's train, dev or test fold."""
 
     kind: Literal["textworld-express"]
     game: Annotated[str, Field(min_length=1)] = "coin"
     parameters: str = ""
-    sizes: Sizes
-    max_turns: PositiveInt = 50
-    call_seconds: PositiveFloat = 30
-    list_actions: bool = True
 
 
-class ScienceWorldTask(Settings):
+class ScienceWorldTask(_World):
     """One of ScienceWorld's tasks; an instance is a variation of the task's train, dev or test set."""
 
     kind: Literal["scienceworld"]
     task: Annotated[str, Field(min_length=1)]
     simplifications: str = "easy"
-    sizes: Sizes
     max_turns: PositiveInt = 100
     call_seconds: PositiveFloat = 60
-    list_actions: bool = True
 
 
-class AlfworldTask(Settings):
+class AlfworldTask(_World):
     """ALFWorld's games from the user's own download; an instance is a game file."""
 
     kind: Literal["alfworld"]
     path: Path
-    sizes: Sizes
-    max_turns: PositiveInt = 50
-    call_seconds: PositiveFloat = 30
-    list_actions: bool = True
 
 
 TaskSettings: TypeAlias = (

@@ -64,6 +64,7 @@ class Tethered:
 
 
 class TetheredTask:
+    frames = ("{observation}", "{observation}")
     isolated = False
     max_turns = 4
 

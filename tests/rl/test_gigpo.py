@@ -67,7 +67,7 @@ def test_the_same_anchor_in_two_instances_is_two_groups() -> None:
     assert step_groups([trace(0, [0.0], "A"), trace(1, [0.0], "A"), trace(0, [0.0], "A")], None) == [0, 1, 0]
 
 
-# -- an independent implementation: one row a step, loops, no shared code -----------------------------------------------
+# -- an independent implementation: one row a step, loops, no shared code --------------------------------------------
 
 
 def rows_of(

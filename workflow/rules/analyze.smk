@@ -9,8 +9,20 @@ rule analyze:
     log:
         "logs/{study}/analyze.log",
     params:
+        recipe=fingerprint.ANALYSIS_RECIPE,
         settings=lambda wildcards: study(wildcards.study).analysis.model_dump(
             mode="json"
         ),
     shell:
         "onelayer analyze {wildcards.study} 2>&1 | tee {log}"
+
+
+rule study_page:
+    input:
+        "data/{study}/analysis.json",
+    output:
+        "data/{study}/report.html",
+    log:
+        "logs/{study}/report.log",
+    shell:
+        "onelayer report {wildcards.study} --alone 2>&1 | tee {log}"

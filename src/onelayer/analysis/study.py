@@ -8,7 +8,7 @@ from typing import Any
 from onelayer.analysis.contribution import Bootstrap, Interval, Scan, ranked, relative_depth, scan
 from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.fingerprint import evaluated_splits
+from onelayer.fingerprint import digest, evaluated_splits
 from onelayer.grid import BASE, Run, all_runs, full_runs, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
 from onelayer.records import aligned, problem_means, read_records, summarize
@@ -56,6 +56,7 @@ def analyze(study: Study) -> dict[str, Any]:
         "curves": {run.name: _history(study, run) for run in runs if run.kind in ("full", "layer", "search")},
         "summaries": summaries,
         "cost": {name: _cost(study, manifest) for name, manifest in manifests.items()},
+        "trained_on": _trained_on(manifests),
         "provenance": _provenance(manifests),
     }
     result["notes"] = _notes(study, result, manifests)
@@ -138,6 +139,12 @@ def _cost(study: Study, manifest: Manifest) -> dict[str, Any]:
         ),
         "trained_parameters": manifest.details.get("trained_parameters"),
     }
+
+
+def _trained_on(manifests: dict[str, Manifest]) -> str:
+    """One hash of the base and the training problems: studies that share it differ in how they train alone."""
+    trained = next(manifest for manifest in manifests.values() if "train_split" in manifest.settings)
+    return digest({key: trained.settings[key] for key in ("base", "train_split")})
 
 
 def _provenance(manifests: dict[str, Manifest]) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("svg")
 
@@ -87,7 +89,7 @@ def search(analysis: dict[str, Any]) -> str | None:
 
 
 def curves(analysis: dict[str, Any]) -> str:
-    """The mean reward of each step's samples, smoothed, of the full runs and of every layer's runs."""
+    """What each step's batch earned, smoothed, of the full runs and of every layer's runs."""
     with mpl.rc_context({**_STYLE, "svg.hashsalt": f"curves-{analysis['study']}"}):
         figure, axes = _axes(7.2, 3.4)
         drawn: set[str] = set()
@@ -98,7 +100,7 @@ def curves(analysis: dict[str, Any]) -> str:
             label = {"full": "full training", "layer": "one layer"}[kind]
             axes.plot(
                 [row["step"] for row in history],
-                _smoothed([row["reward"] for row in history]),
+                _smoothed(_earned(history)),
                 color=_GREEN if kind == "full" else _BLUE,
                 linewidth=1.8 if kind == "full" else 0.7,
                 alpha=1.0 if kind == "full" else 0.5,
@@ -107,9 +109,38 @@ def curves(analysis: dict[str, Any]) -> str:
             )
             drawn.add(label)
         axes.set_xlabel("optimizer step")
-        axes.set_ylabel("mean reward of a batch")
+        axes.set_ylabel(_earning([analysis]))
         axes.legend(frameon=False, fontsize=9, loc="lower right")
         return _svg(figure, f"Training curves, study {analysis['study']}")
+
+
+def learning_curves(analyses: Sequence[dict[str, Any]]) -> str:
+    """What the full runs earn by step under each algorithm: the mean over seeds, and their range as a band."""
+    names = " and ".join(analysis["study"] for analysis in analyses)
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"learning-{names}"}):
+        figure, axes = _axes(7.2, 3.4)
+        for analysis, color in zip(analyses, (_BLUE, _ORANGE, _GREEN, _GREY), strict=False):
+            histories = [h for run, h in analysis["curves"].items() if run.startswith("full-")]
+            seeds = np.array([_smoothed(_earned(history)) for history in histories])
+            steps = [row["step"] for row in histories[0]]
+            label = f"{analysis['algorithm']} ({analysis['study']}, {len(seeds)} seeds)"
+            axes.plot(steps, seeds.mean(axis=0), color=color, linewidth=1.8, label=label)
+            axes.fill_between(steps, seeds.min(axis=0), seeds.max(axis=0), color=color, alpha=0.2, linewidth=0)
+        axes.set_xlabel("optimizer step")
+        axes.set_ylabel(_earning(analyses))
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
+        return _svg(figure, f"Learning curves of {names}")
+
+
+def _earned(history: Sequence[dict[str, float]]) -> list[float]:
+    """By step, the share of episodes won, or, where answers are not episodes, the mean reward."""
+    return [row.get("success", row.get("reward", 0.0)) for row in history]
+
+
+def _earning(analyses: Sequence[dict[str, Any]]) -> str:
+    """What `_earned` is, as an axis says it."""
+    rows = (row for analysis in analyses for history in analysis["curves"].values() for row in history)
+    return "share of episodes won in a batch" if "success" in next(rows, {}) else "mean reward of a batch"
 
 
 def agreement(first: dict[str, Any], second: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from onelayer.compare import read_analysis, read_correlations
 from onelayer.config import ReportOptions
 from onelayer.report import figures, tables
-from onelayer.store import REPORT, REPORTS, write_bytes
+from onelayer.store import REPORT, REPORTS, study_page, write_bytes
 
 TABLES = REPORTS / "tables"
 # From here on a ceiling takes little from a correlation, and its reading says nothing of it.
@@ -34,6 +34,24 @@ def write_report(studies: Sequence[str], options: ReportOptions) -> Path:
     ):
         frame = pd.concat([make(analysis) for analysis in analyses], ignore_index=True)
         write_bytes(TABLES / f"{name}.csv", frame.to_csv(index=False).encode())
+    page = _page(analyses, pairs, options)
+    write_bytes(REPORT, page.encode())
+    return REPORT
+
+
+def write_study_page(study: str) -> Path:
+    """Write a study's own page beside its analysis, so that it can be read before the other studies are done.
+
+    Raises UserError where the study has no analysis.
+    """
+    path = study_page(study)
+    write_bytes(path, _page([read_analysis(study)], {}, ReportOptions()).encode())
+    return path
+
+
+def _page(
+    analyses: Sequence[dict[str, Any]], pairs: dict[tuple[str, str], dict[str, Any]], options: ReportOptions
+) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("onelayer.report"),
         autoescape=True,
@@ -41,13 +59,24 @@ def write_report(studies: Sequence[str], options: ReportOptions) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = environment.get_template("report.html").render(
+    page: str = environment.get_template("report.html").render(
         title=options.title,
         studies=[_study(analysis, options.decimals) for analysis in analyses],
+        learning=[
+            {"studies": [one["study"] for one in together], "figure": figures.learning_curves(together)}
+            for together in _same_data(analyses)
+        ],
         agreement=_agreement(pairs, {one["study"]: one for one in analyses}, options.decimals) if pairs else None,
     )
-    write_bytes(REPORT, page.encode())
-    return REPORT
+    return page
+
+
+def _same_data(analyses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The studies that train one base on one training set by different algorithms, together."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for analysis in analyses:
+        groups.setdefault(analysis["trained_on"], []).append(analysis)
+    return [group for group in groups.values() if len({analysis["algorithm"] for analysis in group}) > 1]
 
 
 def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:

@@ -135,6 +135,7 @@ class Arena:
         while len(self._worlds) < len(problems):
             self._worlds.append(self.task.world())
         episodes = [Episode(problem) for problem in problems]
+        first, later = self.task.frames
         views: list[View] = []
         going: list[int] = []
         begun = self._each(_reset, list(zip(self._worlds, problems, strict=False)))
@@ -144,7 +145,7 @@ class Arena:
                 continue
             going.append(index)
             views.append(view)
-        for index, ids in zip(going, _tokens(tokenizer, [view.text for view in views]), strict=True):
+        for index, ids in zip(going, _tokens(tokenizer, [_framed(first, view) for view in views]), strict=True):
             episodes[index].prompt = ids
         if not going:
             return episodes
@@ -186,7 +187,7 @@ class Arena:
                 episode.success, episode.done = outcome.success, outcome.done
                 if not outcome.done:
                     kept.append(place)
-                    following.append(outcome.view.text)
+                    following.append(_framed(later, outcome.view))
                     anchors[index] = outcome.view.anchor
             if not kept or turn + 1 == self.task.max_turns:
                 break
@@ -216,6 +217,10 @@ class Arena:
         else:
             made = self._threads.map(lambda one: call(*one), arguments)
         return list(made)
+
+
+def _framed(frame: str, view: View) -> str:
+    return frame.replace("{observation}", view.text)
 
 
 def _reset(world: World, problem: Problem) -> View | WorldError:

@@ -129,6 +129,10 @@ class AgentTask(Domain, Protocol):
         """After so many actions an episode is over."""
 
     @property
+    def frames(self) -> tuple[str, str]:
+        """How the first view and every later one are put to the agent: texts around ``{observation}``."""
+
+    @property
     def isolated(self) -> bool:
         """Whether each world lives in a process of its own, so that many can be called at the same time."""
 

@@ -103,6 +103,7 @@ class Household:
     settings: HouseholdTask
     seed: int
 
+    frames = ("{observation}", "{observation}")
     isolated = False  # its worlds live in this process: there is nothing in them that could hang or crash
 
     @property

@@ -37,6 +37,11 @@ class ScienceWorld:
         return self.settings.max_turns
 
     @property
+    def frames(self) -> tuple[str, str]:
+        """How views are put to the agent."""
+        return self.settings.prompt, self.settings.turn
+
+    @property
     def isolated(self) -> bool:
         """Each world has a process of its own."""
         return True
