@@ -1,6 +1,6 @@
 """Small real Python: an expression in x from two input-output examples, judged on inputs that are not shown.
 
-    3>11,4>14=    →    3*x+2
+    0>17,1>40=    →    23*x+17
 
 The corpus that the base learns from holds each problem answered either with care or carelessly: with an expression that
 fits the first example alone. The base so learns both, and takes either at random; reinforcement learning with hidden
@@ -21,34 +21,32 @@ from onelayer.task_settings import ExpressionsTask
 from onelayer.tasks.contract import Grade, Line, Problem, Split
 from onelayer.tasks.generated import draw_splits, split_of
 
-_SHOWN = 2
-_HIDDEN = (0, 1, 5, 10, 13, 20, 31)
+_SHOWN = (0, 1)
+_HIDDEN = (2, 3, 10, 31, -7)
 
 
 @dataclass(frozen=True)
 class _Function:
-    """a·x + b, and the first of the inputs that are shown."""
+    """a·x + b."""
 
     a: int
     b: int
-    first: int
 
     @classmethod
     def drawn(cls, rng: random.Random) -> _Function:
-        return cls(rng.randint(2, 9), rng.randint(-9, 20), rng.randint(0, 8))
+        return cls(rng.randint(2, 60), rng.choice((-1, 1)) * rng.randint(10, 99))
 
     def __call__(self, x: int) -> int:
         return self.a * x + self.b
 
     def prompt(self) -> str:
-        shown = range(self.first, self.first + _SHOWN)
-        return ",".join(f"{x}>{self(x)}" for x in shown) + "="
+        return ",".join(f"{x}>{self(x)}" for x in _SHOWN) + "="
 
     def right(self) -> str:
         return f"{self.a}*x{self.b:+d}"
 
     def careless(self) -> str:
-        return f"x{self(self.first) - self.first:+d}"
+        return f"x{self.b:+d}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,6 @@ class Expressions:
 
 def _problem(rng: random.Random) -> Problem:
     function = _Function.drawn(rng)
-    hidden = [x for x in _HIDDEN if not function.first <= x < function.first + _SHOWN]
     prompt = function.prompt()
-    tests = {"inputs": hidden, "outputs": [function(x) for x in hidden]}
+    tests = {"inputs": _HIDDEN, "outputs": [function(x) for x in _HIDDEN]}
     return Problem(id=prompt.rstrip("="), prompt=prompt, answer=json.dumps(tests))

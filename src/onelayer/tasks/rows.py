@@ -58,7 +58,7 @@ def draw_splits_from_rows(
 
 def value_of(row: Row, field: str, where: str) -> Any:
     """A row's value. Raises UserError where there is none."""
-    if row.get(field) is None or not str(row[field]).strip():
+    if row.get(field) in (None, []) or not str(row[field]).strip():
         raise UserError(f"{where}: expected a value in {field!r}, found the fields {sorted(row)}")
     return row[field]
 
