@@ -62,6 +62,8 @@ def gigpo_advantages(traces: Sequence[Trace], settings: Gigpo, invalid_action_pe
     Returns:
         For each episode, its steps' advantages, shape (steps,).
     """
+    if not traces:  # every episode of the batch broke
+        return []
     scaled = settings.normalization == "mean_std"
     totals = np.array([sum(trace.rewards) for trace in traces])
     members = [trace.group for trace in traces]
@@ -76,7 +78,7 @@ def gigpo_advantages(traces: Sequence[Trace], settings: Gigpo, invalid_action_pe
         discounted_returns(trace.rewards, settings.discount) - penalty
         for trace, penalty in zip(traces, penalties, strict=True)
     ]
-    flat = np.concatenate(returns) if returns else np.zeros(0)
+    flat = np.concatenate(returns)
     step_centers, step_scales = _moments(flat, step_groups(traces, settings.similarity), scaled, center_of_one=None)
     ends = np.cumsum([len(one) for one in returns])[:-1]
     step = np.split((flat - step_centers) / step_scales, ends)
