@@ -126,10 +126,13 @@ def test_without_a_sandbox_no_program_is_judged(tmp_path: Path, monkeypatch: pyt
 
 
 class _Fragile(HouseholdWorld):
-    """A household that breaks down when a thing is taken."""
+    """Households that break down every fourth time that a thing is taken."""
+
+    taken = 0
 
     def act(self, action: str) -> Outcome:
-        if action == "a":
+        _Fragile.taken += action == "a"
+        if action == "a" and _Fragile.taken % 4 == 0:
             raise WorldError("the shelf fell down")
         return super().act(action)
 

@@ -100,17 +100,17 @@ def aligned(series: list[pd.Series]) -> npt.NDArray[np.float64]:
 def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """The scores of a run by split, with what a score alone hides.
 
-    ``score`` is avg@k: the mean over problems of the share of right samples. ``clipped`` and ``unparsed``
-    are shares of the samples, ``mean_tokens`` their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares
-    whose judgement came about so.
+    ``score`` is avg@k: the mean over problems of the share of right samples; ``greedy`` the share of right greedy
+    answers, null where none could be judged. ``clipped`` and ``unparsed`` are shares of the samples, ``mean_tokens``
+    their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
     """
     result = {}
     for split, part in records.groupby("split", sort=True):
         samples = part[part["decoding"] == "sample"]
-        greedy = part[part["decoding"] == "greedy"]
+        greedy = part[(part["decoding"] == "greedy") & (part["status"] != "broken")]
         result[str(split)] = {
             "score": float(problem_means(part, str(split)).mean()),
-            "greedy": float(greedy[greedy["status"] != "broken"]["correct"].mean()),
+            "greedy": float(greedy["correct"].mean()) if len(greedy) else None,
             "problems": int(samples["problem"].nunique()),
             "samples": int(samples["sample"].max()) + 1,
             "clipped": float(samples["clipped"].mean()),

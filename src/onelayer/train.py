@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -92,10 +93,11 @@ def train_run(study: Study, run: Run) -> None:
         )
     folder = run_folder(study.name, run.name)
     save_adapted(model, names, folder / ADAPTED)
+    # A step whose every judgement broke has no reward: no number is kept for it.
     # TRL takes an episode's row for one answer, which no end token ends: its share of clipped ones says nothing there.
     curves = {theirs: ours for theirs, ours in _CURVES.items() if not (study.is_agent and ours == "clipped")}
     history = [
-        {ours: row[theirs] for theirs, ours in curves.items() if theirs in row}
+        {ours: row[theirs] for theirs, ours in curves.items() if math.isfinite(row.get(theirs, math.nan))}
         for row in trainer.state.log_history
         if "reward" in row
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -133,8 +134,8 @@ def learning_curves(analyses: Sequence[dict[str, Any]]) -> str:
 
 
 def _earned(history: Sequence[dict[str, float]]) -> list[float]:
-    """By step, the share of episodes won, or, where answers are not episodes, the mean reward."""
-    return [row.get("success", row.get("reward", 0.0)) for row in history]
+    """By step, the share of episodes won, or, of single answers, the mean reward; NaN where neither is known."""
+    return [row.get("success", row.get("reward", math.nan)) for row in history]
 
 
 def _earning(analyses: Sequence[dict[str, Any]]) -> str:
