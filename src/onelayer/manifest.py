@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
 import subprocess
 import time
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ _DISTRIBUTIONS = (
     "scipy",
     "pyarrow",
 )
+# Worlds that not every installation has.
+_OPTIONAL = ("textworld-express", "scienceworld", "alfworld", "textworld")
 
 
 class Manifest(BaseModel):
@@ -111,7 +114,7 @@ def write_manifest(
         files={
             str(path.relative_to(folder) if path.is_relative_to(folder) else path): file_sha256(path) for path in files
         },
-        versions={name: version(name) for name in _DISTRIBUTIONS} | {"python": platform.python_version()},
+        versions=_versions(),
         git_commit=git_commit(),
         machine={"platform": platform.platform(), "cpus": os.cpu_count()},
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -121,6 +124,14 @@ def write_manifest(
     )
     write_json(folder / name, manifest.model_dump(mode="json"))
     return manifest
+
+
+def _versions() -> dict[str, str]:
+    found = {name: version(name) for name in _DISTRIBUTIONS} | {"python": platform.python_version()}
+    for name in _OPTIONAL:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def git_commit() -> str | None:
