@@ -7,6 +7,7 @@ setting (``grading.failures``): the run stops with a message, or the answer coun
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -116,6 +117,7 @@ class Grader:
 
 
 def _work(pipe: Connection, task: Task) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the run's to deal with; it then ends this process
     pipe.send("ready")
     while True:
         try:
