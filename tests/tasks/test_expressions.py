@@ -28,8 +28,7 @@ def value(expression: str, x: int) -> int:
 
 def shown(prompt: str) -> list[tuple[int, int]]:
     """Independently: the examples of a prompt."""
-    pairs = prompt.removesuffix("=").split(",")
-    return [(int(x), int(y)) for x, y in (pair.split(">") for pair in pairs)]
+    return [(x, int(y)) for x, y in zip((0, 100), prompt.removesuffix("=").split(","), strict=True)]
 
 
 def test_lines_answer_with_care_or_fit_the_first_example_alone() -> None:
@@ -63,7 +62,7 @@ def test_splits_are_disjoint_and_stable_and_the_corpus_shows_none_of_them() -> N
     assert not held_out & {line[0][0] for line in itertools.islice(task().corpus(3), 5000)}
 
 
-PROBLEM = Problem("x", "0>17,1>40=", json.dumps({"inputs": [2, 3, -7], "outputs": [63, 86, -144]}))
+PROBLEM = Problem("x", "17,2317=", json.dumps({"inputs": [2, 3, -7], "outputs": [63, 86, -144]}))
 
 
 @pytest.fixture(scope="module")

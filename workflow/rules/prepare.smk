@@ -1,6 +1,8 @@
 rule prepare:
     input:
-        lambda wildcards: [str(path) for path in source_files(study(wildcards.study).task)],
+        lambda wildcards: [
+            str(path) for path in source_files(study(wildcards.study).task)
+        ],
     output:
         "data/{study}/problems.json",
     log:

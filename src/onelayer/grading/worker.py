@@ -18,6 +18,7 @@ from onelayer.errors import UserError
 from onelayer.tasks.contract import Grade, Problem, Task
 
 _SECONDS_TO_START = 120.0
+_SECONDS_TO_END = 5.0
 
 
 class GradingError(UserError):
@@ -96,7 +97,8 @@ class Grader:
                 return f"no judgement within {self._settings.seconds:g} s"
             found = pipe.recv()
         except (EOFError, OSError):
-            code = self._process.exitcode if self._process is not None else None
+            self._process.join(_SECONDS_TO_END)  # its pipe closes a little before it has ended
+            code = self._process.exitcode
             self.close()
             return f"the judge's process died (exit code {code})"
         if isinstance(found, UserError):

@@ -1,6 +1,6 @@
-"""Small real Python: an expression in x from two input-output examples, judged on inputs that are not shown.
+"""Small real Python: an expression in x from its values at 0 and at 100, judged on inputs that are not shown.
 
-    0>17,1>40=    →    23*x+17
+    23,4523=    →    45*x+23
 
 The corpus that the base learns from holds each problem answered either with care or carelessly: with an expression that
 fits the first example alone. The base so learns both, and takes either at random; reinforcement learning with hidden
@@ -21,26 +21,26 @@ from onelayer.task_settings import ExpressionsTask
 from onelayer.tasks.contract import Grade, Line, Problem, Split
 from onelayer.tasks.generated import draw_splits, split_of
 
-_SHOWN = (0, 1)
-_HIDDEN = (2, 3, 10, 31, -7)
+_SHOWN = (0, 100)
+_HIDDEN = (1, 2, 10, 31, -7)
 
 
 @dataclass(frozen=True)
 class _Function:
-    """a·x + b."""
+    """a·x + b: a the hundreds of its value at 100, b the rest."""
 
     a: int
     b: int
 
     @classmethod
     def drawn(cls, rng: random.Random) -> _Function:
-        return cls(rng.randint(2, 60), rng.choice((-1, 1)) * rng.randint(10, 99))
+        return cls(rng.randint(2, 99), rng.randint(10, 99))
 
     def __call__(self, x: int) -> int:
         return self.a * x + self.b
 
     def prompt(self) -> str:
-        return ",".join(f"{x}>{self(x)}" for x in _SHOWN) + "="
+        return ",".join(str(self(x)) for x in _SHOWN) + "="
 
     def right(self) -> str:
         return f"{self.a}*x{self.b:+d}"
@@ -56,7 +56,7 @@ class Expressions:
     settings: ExpressionsTask
     seed: int
 
-    alphabet = "0123456789x+-*/%()>,="
+    alphabet = "0123456789x+-*/%(),="
 
     def splits(self) -> dict[str, Split]:
         """Draw the problems."""
