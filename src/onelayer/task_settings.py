@@ -116,7 +116,7 @@ class HouseholdTask(Settings):
     sizes: Sizes
 
 
-class _World(Settings):
+class WorldSettings(Settings):
     """What every domain of real worlds has: how long an episode may be, and how the agent is spoken to.
 
     ``prompt`` frames the first view and ``turn`` every later one; an action is the line that the model then writes.
@@ -137,7 +137,7 @@ class _World(Settings):
         return self
 
 
-class TextWorldExpressTask(_World):
+class TextWorldExpressTask(WorldSettings):
     """One of TextWorldExpress's games; an instance is a seed of the game's train, dev or test fold."""
 
     kind: Literal["textworld-express"]
@@ -145,7 +145,7 @@ class TextWorldExpressTask(_World):
     parameters: str = ""
 
 
-class ScienceWorldTask(_World):
+class ScienceWorldTask(WorldSettings):
     """One of ScienceWorld's tasks; an instance is a variation of the task's train, dev or test set."""
 
     kind: Literal["scienceworld"]
@@ -155,7 +155,7 @@ class ScienceWorldTask(_World):
     call_seconds: PositiveFloat = 60
 
 
-class AlfworldTask(_World):
+class AlfworldTask(WorldSettings):
     """ALFWorld's games from the user's own download; an instance is a game file."""
 
     kind: Literal["alfworld"]

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from odd_judge import OddJudge
 
 from onelayer.config import Grading
 from onelayer.errors import UserError
 from onelayer.grading.worker import Grader, GradingError
 from onelayer.rl.grpo import make_reward
 from onelayer.tasks.contract import Grade, Problem
-
-
-class OddJudge:
-    """Judges a number as right where it is even, and does what other answers say."""
-
-    def splits(self) -> dict[str, Any]:
-        return {}
-
-    def grade(self, problem: Problem, completion: str) -> Grade:
-        if completion == "raise":
-            raise ValueError("what is this?")
-        if completion == "hang":
-            time.sleep(600)
-        if completion == "die":
-            os._exit(3)
-        if completion == "nan":
-            return Grade(float("nan"), "x")  # type: ignore[arg-type]
-        if completion == "none":
-            return None  # type: ignore[return-value]
-        if completion == "no sandbox":
-            raise UserError("the sandbox does not start")
-        if completion == "pid":
-            return Grade(True, str(os.getpid()))
-        return Grade(int(completion) % 2 == 0, completion)
-
 
 PROBLEM = Problem("the problem", "?", "")
 FAILURES = {

@@ -61,8 +61,14 @@ def curves(analysis: dict[str, Any]) -> pd.DataFrame:
     )
 
 
+_STATUSES = ("timeout", "crashed", "broken")
+
+
 def runs(analysis: dict[str, Any]) -> pd.DataFrame:
-    """One row a run: its score with what a score alone hides, and what it cost."""
+    """One row a run: its score with what a score alone hides, and what it cost.
+
+    The shares of judgements that timed out, crashed or broke stand there where any run of the study has one.
+    """
     rows = []
     for run, summary in analysis["summaries"].items():
         split = "report" if "report" in summary else "select"
@@ -76,6 +82,7 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
                 "greedy": summary[split]["greedy"],
                 "clipped": summary[split]["clipped"],
                 "unparsed": summary[split]["unparsed"],
+                **{status: summary[split][status] for status in _STATUSES},
                 "mean_tokens": summary[split]["mean_tokens"],
                 "train_seconds": cost["train_seconds"],
                 "evaluate_seconds": cost["evaluate_seconds"],
@@ -83,7 +90,8 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
                 "checkpoint_kb": cost["checkpoint_bytes"] / 1e3,
             }
         )
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    return frame.drop(columns=[status for status in _STATUSES if not frame[status].any()])
 
 
 _CORRELATIONS = ("kind", "layers", "spearman", "low", "high", "p", "kendall", "kendall_low", "kendall_high", "ceiling")

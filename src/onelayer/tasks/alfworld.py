@@ -19,7 +19,7 @@ from typing import Any
 from onelayer.errors import UserError
 from onelayer.task_settings import AlfworldTask
 from onelayer.tasks.contract import Outcome, Problem, Split, View
-from onelayer.tasks.instances import drawn
+from onelayer.tasks.instances import IsolatedDomain, drawn
 from onelayer.tasks.worlds import IsolatedWorld
 
 _NAME = "ALFWorld"
@@ -32,26 +32,10 @@ _NOTES = ("checked", "examined", "not_")
 
 
 @dataclass(frozen=True)
-class Alfworld:
+class Alfworld(IsolatedDomain):
     """The domain of ALFWorld's games."""
 
     settings: AlfworldTask
-    seed: int
-
-    @property
-    def max_turns(self) -> int:
-        """After so many actions an episode is over."""
-        return self.settings.max_turns
-
-    @property
-    def frames(self) -> tuple[str, str]:
-        """How views are put to the agent."""
-        return self.settings.prompt, self.settings.turn
-
-    @property
-    def isolated(self) -> bool:
-        """Each world has a process of its own."""
-        return True
 
     def splits(self) -> dict[str, Split]:
         """Draw each split from its folder, in the study seed's order, leaving out what ALFWorld itself leaves out."""

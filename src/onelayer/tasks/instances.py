@@ -1,13 +1,37 @@
-"""Splits of a domain of worlds: named instances in the study seed's order."""
+"""What domains of real worlds share: splits of named instances, and worlds in processes of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from onelayer.errors import UserError
 from onelayer.seeds import derive_seed
-from onelayer.task_settings import Sizes
+from onelayer.task_settings import Sizes, WorldSettings
 from onelayer.tasks.contract import Problem, Split
+
+
+@dataclass(frozen=True)
+class IsolatedDomain:
+    """A domain whose worlds each have a process of their own."""
+
+    settings: WorldSettings
+    seed: int
+
+    @property
+    def max_turns(self) -> int:
+        """After so many actions an episode is over."""
+        return self.settings.max_turns
+
+    @property
+    def frames(self) -> tuple[str, str]:
+        """How views are put to the agent."""
+        return self.settings.prompt, self.settings.turn
+
+    @property
+    def isolated(self) -> bool:
+        """Each world has a process of its own."""
+        return True
 
 
 def drawn(

@@ -13,7 +13,7 @@ from functools import partial
 from onelayer.errors import UserError
 from onelayer.task_settings import ScienceWorldTask
 from onelayer.tasks.contract import Outcome, Problem, Split, View, WorldError
-from onelayer.tasks.instances import drawn
+from onelayer.tasks.instances import IsolatedDomain, drawn
 from onelayer.tasks.java import need_java, started, watched
 from onelayer.tasks.worlds import IsolatedWorld, ask
 
@@ -25,26 +25,10 @@ _NOT_UNDERSTOOD = ("No known action matches that input", "Unknown action")
 
 
 @dataclass(frozen=True)
-class ScienceWorld:
+class ScienceWorld(IsolatedDomain):
     """The domain of one ScienceWorld task."""
 
     settings: ScienceWorldTask
-    seed: int
-
-    @property
-    def max_turns(self) -> int:
-        """After so many actions an episode is over."""
-        return self.settings.max_turns
-
-    @property
-    def frames(self) -> tuple[str, str]:
-        """How views are put to the agent."""
-        return self.settings.prompt, self.settings.turn
-
-    @property
-    def isolated(self) -> bool:
-        """Each world has a process of its own."""
-        return True
 
     def splits(self) -> dict[str, Split]:
         """Draw each split from its set, in the study seed's order; growing one leaves the others as they were."""

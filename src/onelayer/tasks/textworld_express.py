@@ -12,7 +12,7 @@ from typing import Any
 from onelayer.errors import UserError
 from onelayer.task_settings import TextWorldExpressTask
 from onelayer.tasks.contract import Outcome, Problem, Split, View, WorldError
-from onelayer.tasks.instances import drawn
+from onelayer.tasks.instances import IsolatedDomain, drawn
 from onelayer.tasks.java import need_java, started, watched
 from onelayer.tasks.worlds import IsolatedWorld, ask
 
@@ -22,26 +22,10 @@ _FOLDS = {"train": "train", "select": "dev", "report": "test"}
 
 
 @dataclass(frozen=True)
-class TextWorldExpress:
+class TextWorldExpress(IsolatedDomain):
     """The domain of one TextWorldExpress game."""
 
     settings: TextWorldExpressTask
-    seed: int
-
-    @property
-    def max_turns(self) -> int:
-        """After so many actions an episode is over."""
-        return self.settings.max_turns
-
-    @property
-    def frames(self) -> tuple[str, str]:
-        """How views are put to the agent."""
-        return self.settings.prompt, self.settings.turn
-
-    @property
-    def isolated(self) -> bool:
-        """Each world has a process of its own."""
-        return True
 
     def splits(self) -> dict[str, Split]:
         """Draw each split from its fold, in the study seed's order; growing one leaves the others as they were."""
