@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from trl import GRPOTrainer
 
 from onelayer.adaptation import AdaptationError, apply_adaptation
 from onelayer.config import MicroModel, Training
 from onelayer.grid import Run
 from onelayer.models import make_micro_model, make_micro_tokenizer
-from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
-from onelayer.tasks.contract import Grade, Problem
+from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.training import Workplace
 
 TOKENIZER = make_micro_tokenizer("0123456789=#", 16)
@@ -107,36 +105,6 @@ def test_minibatches_and_epochs_reuse_a_batch_of_answers(tmp_path: Path, monkeyp
     assert trainer.state.global_step == 8
 
 
-def test_the_loss_is_trls_own(tmp_path: Path) -> None:
-    """On one batch, loss and gradient equal those of TRL's trainer as it comes."""
-    ours = make(tmp_path, FULL, training())
-    theirs = GRPOTrainer(
-        model=make_micro_model(MODEL, TOKENIZER, 0),
-        reward_funcs=reward,
-        args=ours.args,
-        train_dataset=ours.train_dataset,
-        processing_class=TOKENIZER,
-    )
-    rng = torch.Generator().manual_seed(3)
-    batch = {
-        "prompt_ids": torch.randint(2, 14, (16, 4), generator=rng),
-        "prompt_mask": torch.ones(16, 4, dtype=torch.long),
-        "completion_ids": torch.randint(2, 14, (16, 3), generator=rng),
-        "completion_mask": (torch.arange(3) < torch.randint(1, 4, (16, 1), generator=rng)).long(),
-        "advantages": torch.randn(16, generator=rng),
-        "num_items_in_batch": torch.tensor(48),
-    }
-    found = []
-    for trainer in (ours, theirs):
-        trainer.current_gradient_accumulation_steps = 1
-        loss = trainer._compute_loss(trainer.model, batch)
-        loss.backward()
-        found.append((loss.item(), {n: p.grad.clone() for n, p in trainer.model.named_parameters()}))
-    assert found[0][0] == found[1][0]
-    for name, gradient in found[0][1].items():
-        assert torch.equal(gradient, found[1][1][name]), name
-
-
 def test_kl_is_measured_from_the_base(tmp_path: Path) -> None:
     base = make_micro_model(MODEL, TOKENIZER, 0)
     base.save_pretrained(tmp_path / "base")
@@ -166,14 +134,3 @@ def test_a_trainer_that_would_train_something_else_is_refused(tmp_path: Path) ->
     trainer.model.model.norm.weight.requires_grad_(True)
     with pytest.raises(AdaptationError, match=r"unexpected \['model\.norm\.weight'\]"):
         trainer.train()
-
-
-def test_reward_is_the_grade() -> None:
-    class Same:
-        def grade(self, problem: Problem, completion: str) -> Grade:
-            return Grade(completion == problem.answer, completion)
-
-    problems = [Problem("a", "a?", "1"), Problem("b", "b?", "2")]
-    function = make_reward(Same(), problems)  # type: ignore[arg-type]
-    assert function(completions=["1", "2", "2"], problem=[0, 0, 1], prompts=["", "", ""]) == [1.0, 0.0, 1.0]
-    assert prompt_dataset(problems)[1] == {"prompt": "b?", "problem": 1}
