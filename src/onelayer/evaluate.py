@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest,
 from onelayer.models import adapt, base_manifest, load_base, load_tokenizer
 from onelayer.prepare import read_problems
 from onelayer.records import read_records, summarize, write_records
-from onelayer.rl.episodes import Arena, line_ends
+from onelayer.rl.episodes import Arena
 from onelayer.rl.rollout import Decoding, generate
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
@@ -49,10 +50,11 @@ def evaluate_run(study: Study, run: Run) -> None:
     model.eval()
     tokenizer = load_tokenizer(base)
     rows: list[dict[str, Any]] = []
-    with _judge(study) as judge:
+    with closing(_judge(study)) as judge:
         for split in evaluated_splits(run):
+            problems = read_problems(study, split)
             for greedy in (False, True):
-                asked = _Asked(study, run, split, read_problems(study, split), greedy)
+                asked = _Asked(study, run, split, problems, greedy)
                 made = (
                     _episodes(asked, judge, model, tokenizer)
                     if isinstance(judge, Arena)
@@ -158,14 +160,13 @@ def _answers(asked: _Asked, grader: Grader, model: Any, tokenizer: Any) -> list[
 def _episodes(asked: _Asked, arena: Arena, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
     """Play every instance; an episode's record holds its last action as the answer, and the agent's tokens."""
     study = asked.study
-    ends = tuple(dict.fromkeys([*end_ids(model, tokenizer), *line_ends(tokenizer)]))
     wanted = [(index, sample) for index in range(len(asked.problems)) for sample in asked.samples]
     with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
         episodes = arena.play(
             model,
             tokenizer,
             [asked.problems[index] for index, _ in wanted],
-            asked.limits(ends, tokenizer.pad_token_id),
+            asked.limits(end_ids(model, tokenizer), tokenizer.pad_token_id),
             None if asked.greedy else [asked.seed(index, sample) for index, sample in wanted],
         )
     return [

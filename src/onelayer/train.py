@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -73,13 +74,13 @@ def train_run(study: Study, run: Run) -> None:
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
-        with Arena(task, study.resources.worlds, study.grading) as arena:
+        with closing(Arena(task, study.resources.worlds, study.grading)) as arena:
             trainer = AgentTrainer(
                 args=config(turns=task.max_turns), study=study, arena=arena, problems=problems, **common
             )
             run_trainer(trainer, workplace)
     else:
-        with Grader(make_task(study), study.grading) as grader:
+        with closing(Grader(make_task(study), study.grading)) as grader:
             trainer = OneLayerGRPOTrainer(args=config(), reward_funcs=make_reward(grader, problems), **common)
             run_trainer(trainer, workplace)
 

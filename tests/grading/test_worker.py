@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ FAILURES = {
 
 
 def judged(answers: list[str], failures: str = "stop", seconds: float = 3) -> list[Grade]:
-    with Grader(OddJudge(), Grading(failures=failures, seconds=seconds)) as grader:  # type: ignore[arg-type]
+    with closing(Grader(OddJudge(), Grading(failures=failures, seconds=seconds))) as grader:  # type: ignore[arg-type]
         return grader.grade([(PROBLEM, answer) for answer in answers])
 
 
@@ -47,7 +48,7 @@ def test_a_judge_that_cannot_work_at_all_always_stops_the_run() -> None:
 
 
 def test_one_worker_serves_until_it_fails_and_is_gone_at_the_end() -> None:
-    with Grader(OddJudge(), Grading(failures="count", seconds=3)) as grader:
+    with closing(Grader(OddJudge(), Grading(failures="count", seconds=3))) as grader:
         pids = [grader.grade([(PROBLEM, answer)])[0].extracted for answer in ("pid", "pid", "hang", "pid")]
     assert pids[0] == pids[1] != pids[3]
     for pid in (pids[0], pids[3]):
@@ -57,7 +58,7 @@ def test_one_worker_serves_until_it_fails_and_is_gone_at_the_end() -> None:
 
 def test_a_broken_judgement_is_no_reward_and_is_logged() -> None:
     logged: dict[str, float] = {}
-    with Grader(OddJudge(), Grading(failures="count", seconds=3)) as grader:
+    with closing(Grader(OddJudge(), Grading(failures="count", seconds=3))) as grader:
         reward = make_reward(grader, [PROBLEM])
         found = reward(completions=["2", "raise", "3", "5"], problem=[0] * 4, log_metric=logged.__setitem__)
         assert found == [1.0, None, 0.0, 0.0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def trainer_of(folder: Path, study: Study, task: Any = None, run: Run | None = N
     task = task or TetheredTask()
     args = grpo_config(study.training, 1e-3, workplace, "float32", study.algorithm, task.max_turns)
     args.output_dir = str(folder)
-    with Arena(task, 512, study.grading) as arena:
+    with closing(Arena(task, 512, study.grading)) as arena:
         yield AgentTrainer(
             model=model,
             args=args,
@@ -301,7 +301,7 @@ def test_household_episodes_come_with_their_anchors(tmp_path: Path) -> None:
     ends = (tokenizer.eos_token_id, *line_ends(tokenizer))
     decoding = Decoding(2, ends, tokenizer.pad_token_id, 1.0)
     problems = list(task.splits()["train"].problems) * 20
-    with Arena(task, 16, study.grading) as arena:
+    with closing(Arena(task, 16, study.grading)) as arena:
         episodes = arena.play(model, tokenizer, problems, decoding, list(range(len(problems))))
         again = arena.play(model, tokenizer, problems, decoding, list(range(len(problems))))
     assert [episode.completion for episode in episodes] == [episode.completion for episode in again]

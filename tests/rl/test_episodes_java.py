@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import string
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_twenty_at_once_and_a_killed_java_breaks_its_own_episode_alone(failures:
     task = OneDoomed(SETTINGS, 0)
     problems = task.splits()["train"].problems[: 20 if failures == "count" else 7]
     decoding = Decoding(12, (TOKENIZER.eos_token_id, *line_ends(TOKENIZER)), TOKENIZER.pad_token_id, 1.0)
-    with Arena(task, 20, Grading.model_validate({"failures": failures})) as arena:
+    with closing(Arena(task, 20, Grading.model_validate({"failures": failures}))) as arena:
         if failures == "stop":
             with pytest.raises(GradingError, match=f"problem {problems[6].id}: the world failed: .*Java"):
                 arena.play(MODEL, TOKENIZER, problems, decoding, list(range(7)))

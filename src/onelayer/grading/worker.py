@@ -10,8 +10,7 @@ import multiprocessing
 import signal
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from onelayer.config import Grading
 from onelayer.errors import UserError
@@ -25,8 +24,17 @@ class GradingError(UserError):
     """A judge or a world failed, and the study's setting says that the run stops."""
 
 
+def stop_unless_counted(settings: Grading, problem: Problem, reason: str, what: str) -> None:
+    """Raise GradingError where the study's setting is to stop at a failure; ``what`` names what would be counted."""
+    if settings.failures == "stop":
+        raise GradingError(
+            f"problem {problem.id}: {reason}; grading.failures: count would leave such {what} out and say how many"
+            " there were"
+        )
+
+
 class Grader:
-    """Judges answers by a task's own ``grade``, one worker process at a time.
+    """Judges answers by a task's own ``grade``, one worker process at a time; `close` ends it.
 
     Args:
         task: the domain; it goes to the worker, so it must be picklable.
@@ -38,14 +46,6 @@ class Grader:
         self._settings = settings
         self._process: Any = None
         self._pipe: Connection | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def grade(self, answers: Sequence[tuple[Problem, str]]) -> list[Grade]:
         """Judge answers, in order.
@@ -62,7 +62,10 @@ class Grader:
                 if isinstance(found, Grade):
                     grades.append(found)
                     continue
-                grades.append(self._failed(answers[len(grades)][0], found))
+                stop_unless_counted(
+                    self._settings, answers[len(grades)][0], f"judging an answer failed: {found}", "answers"
+                )
+                grades.append(Grade(False, None, "broken"))
                 if self._pipe is None:
                     break  # the worker is gone: the rest goes to a new one
         return grades
@@ -107,15 +110,6 @@ class Grader:
         if isinstance(found, Grade) and isinstance(found.correct, bool):
             return found
         return found if isinstance(found, str) else f"expected a judgement of true or false, found {found!r}"
-
-    def _failed(self, problem: Problem, reason: str) -> Grade:
-        if self._settings.failures == "stop":
-            self.close()
-            raise GradingError(
-                f"problem {problem.id}: judging an answer failed: {reason}; grading.failures: count would leave such"
-                " answers out and say how many there were"
-            )
-        return Grade(False, None, "broken")
 
 
 def _work(pipe: Connection, task: Task) -> None:

@@ -7,18 +7,16 @@ each step an advantage of its own; see `onelayer.rl.gigpo` for its formula and f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
-from trl.models.utils import disable_gradient_checkpointing
 
 from onelayer.config import Study
-from onelayer.rl.episodes import Arena, Episode, line_ends
+from onelayer.rl.episodes import Arena, Episode
 from onelayer.rl.gigpo import Trace, gigpo_advantages, step_weights
 from onelayer.rl.grpo import OneLayerGRPOTrainer
-from onelayer.rl.rollout import Decoding, row_seeds
 from onelayer.tasks.contract import Problem
 
 # What the step that fulfils a task earns, as in GiGPO's authors' environments.
@@ -49,22 +47,10 @@ class AgentTrainer(OneLayerGRPOTrainer):
         self._by_prompt = {problem.prompt: problem for problem in problems}
         self._episodes: list[Episode] = []
         super().__init__(*args, rollout_func=_play, reward_funcs=episode_reward, **kwargs)
-        self._line_ends = line_ends(self._tokenizer)
 
     def play(self, prompts: Sequence[str]) -> list[Episode]:
         """Play an episode of each instance, seeded by the step."""
-        model = self.accelerator.unwrap_model(self.model)
-        decoding = Decoding(
-            max_tokens=self._study.training.max_tokens,
-            end_ids=tuple(dict.fromkeys([*self.eos_token_ids, *self._line_ends])),
-            pad_id=self._tokenizer.pad_token_id,
-            temperature=self.temperature,
-        )
-        seeds = row_seeds(
-            len(prompts), self._workplace.seed("rollout", self.state.global_step, self.args.process_index)
-        )
-        plain = disable_gradient_checkpointing(model, self.args.gradient_checkpointing_kwargs)
-        with plain, self.accelerator.autocast():
+        with self.sampling(len(prompts), self._study.training.max_tokens) as (model, decoding, seeds):
             self._episodes = self._arena.play(
                 model, self._tokenizer, [self._by_prompt[prompt] for prompt in prompts], decoding, seeds
             )
@@ -110,10 +96,7 @@ class AgentTrainer(OneLayerGRPOTrainer):
         own = [self._summary(episode) for episode in self._episodes]
         everyone: list[_Summary] = gather_object(own)
         # TRL holds the episodes of an instance together, `num_generations` in a row.
-        traces = [
-            Trace(row // self.num_generations, one.trace.rewards, one.trace.anchors, one.trace.valid)
-            for row, one in enumerate(everyone)
-        ]
+        traces = [replace(one.trace, group=row // self.num_generations) for row, one in enumerate(everyone)]
         counted = [not one.broken for one in everyone]
         whole = [row for row, counts in enumerate(counted) if counts]
         found = gigpo_advantages(

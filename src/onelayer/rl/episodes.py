@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 
 from onelayer.config import Grading
-from onelayer.grading.worker import GradingError
+from onelayer.grading.worker import stop_unless_counted
 from onelayer.rl.rollout import Conversation, Decoding
 from onelayer.tasks.contract import AgentTask, Outcome, Problem, View, World, WorldError
 
@@ -74,7 +73,7 @@ class Episode:
 
 
 class Arena:
-    """A task's worlds, kept from one batch of episodes to the next.
+    """A task's worlds, kept from one batch of episodes to the next; `close` lets go of them.
 
     Args:
         task: the domain.
@@ -87,15 +86,8 @@ class Arena:
         self._most = worlds
         self._settings = settings
         self._worlds: list[World] = []
+        self._line_ends: tuple[int, ...] | None = None
         self._threads = ThreadPoolExecutor(worlds) if task.isolated else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of every world."""
@@ -118,11 +110,14 @@ class Arena:
             model: a causal language model of transformers.
             tokenizer: its tokenizer.
             problems: one an episode; the same one may stand many times.
-            decoding: the limit of one action in tokens, and the temperature.
+            decoding: the limit of one action in tokens, what ends it beside its line, and the temperature.
             seeds: one an episode; None where the decoding is greedy.
 
         Raises GradingError where a world fails and the study's setting is to stop.
         """
+        if self._line_ends is None:  # once: it reads the whole vocabulary
+            self._line_ends = line_ends(tokenizer)
+        decoding = replace(decoding, end_ids=tuple(dict.fromkeys([*decoding.end_ids, *self._line_ends])))
         episodes: list[Episode] = []
         for start in range(0, len(problems), self._most):
             part = slice(start, start + self._most)
@@ -202,11 +197,7 @@ class Arena:
         return episodes
 
     def _break(self, episode: Episode, error: WorldError) -> None:
-        if self._settings.failures == "stop":
-            raise GradingError(
-                f"problem {episode.problem.id}: the world failed: {error}; grading.failures: count would leave such"
-                " episodes out and say how many there were"
-            )
+        stop_unless_counted(self._settings, episode.problem, f"the world failed: {error}", "episodes")
         episode.broken = str(error)
 
     def _each(self, call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:

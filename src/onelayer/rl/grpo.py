@@ -20,7 +20,8 @@ lowest trained layer, with gradient checkpointing too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -114,19 +115,23 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
     ) -> tuple[list[list[int]], None]:
         if self.use_vllm:
             return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[no-any-return]
+        with self.sampling(len(prompt_ids), self.max_completion_length) as (model, decoding, seeds):
+            return generate(model, prompt_ids, decoding, seeds), None
+
+    @contextmanager
+    def sampling(self, rows: int, max_tokens: int) -> Iterator[tuple[Any, Decoding, list[int]]]:
+        """The model made ready to sample, how, and a seed for each of the rows of this step."""
         model = self.accelerator.unwrap_model(self.model)
         decoding = Decoding(
-            max_tokens=self.max_completion_length,
+            max_tokens=max_tokens,
             end_ids=tuple(self.eos_token_ids),
             pad_id=self._tokenizer.pad_token_id,
             temperature=self.temperature,
         )
-        seeds = row_seeds(
-            len(prompt_ids), self._workplace.seed("rollout", self.state.global_step, self.args.process_index)
-        )
+        seeds = row_seeds(rows, self._workplace.seed("rollout", self.state.global_step, self.args.process_index))
         plain = disable_gradient_checkpointing(model, self.args.gradient_checkpointing_kwargs)
         with plain, self.accelerator.autocast():
-            return generate(model, prompt_ids, decoding, seeds), None
+            yield model, decoding, seeds
 
 
 def make_reward(grader: Grader, problems: Sequence[Problem]) -> Reward:
