@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sections import write_section
+
 VARIANTS = (
     "TRL as it comes, full",
     "TRL as it comes, middle layer by requires_grad",
@@ -32,7 +34,6 @@ VARIANTS = (
 LAYERS, WIDTH, VOCABULARY = 12, 512, 4096
 PROMPTS, GROUP, PROMPT_TOKENS, ANSWER_TOKENS = 4, 4, 32, 64
 THREADS = 2
-README = Path(__file__).with_name("README.md")
 
 
 def measure(variant: str, steps: int) -> dict[str, Any]:
@@ -157,10 +158,7 @@ def main() -> None:
     table = render(found)
     print(table)
     if options.write:
-        before, _, rest = README.read_text().partition("<!-- layer_cost -->\n")
-        after = rest.partition("<!-- end -->")[2]
-        README.write_text(f"{before}<!-- layer_cost -->\n{table}\n<!-- end -->{after}")
-        print(f"written: {README}", file=sys.stderr)
+        write_section("layer_cost", table)
 
 
 def render(found: dict[str, list[dict[str, Any]]]) -> str:

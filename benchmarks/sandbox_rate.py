@@ -17,14 +17,13 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from onelayer.grading.confine import interpreter
 from onelayer.grading.sandbox import Sandbox
+from sections import write_section
 
 WAYS = ("python -I -S -c pass", "judge_calls", "judge_tests")
 PROCESSES = 2
-README = Path(__file__).with_name("README.md")
 PROGRAM = "def f(x):\n    return x * x\n"
 
 
@@ -85,10 +84,7 @@ def main() -> None:
     table = render(rates)
     print(table)
     if options.write:
-        before, _, rest = README.read_text().partition("<!-- sandbox_rate -->\n")
-        after = rest.partition("<!-- end -->")[2]
-        README.write_text(f"{before}<!-- sandbox_rate -->\n{table}\n<!-- end -->{after}")
-        print(f"written: {README}", file=sys.stderr)
+        write_section("sandbox_rate", table)
 
 
 def render(rates: dict[str, list[float]]) -> str:

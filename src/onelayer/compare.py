@@ -114,11 +114,13 @@ def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
     A pair that cannot be correlated has null figures and a reason in words. Raises UserError where a study
     has no analysis or its records are missing.
     """
-    ranking = cache(lambda name: read_ranking(load_study(name)))  # no records are read unless a pair needs them
+    settings = {name: load_study(name) for name in studies}
+    found = {name: read_analysis(name) for name in studies}
+    ranking = cache(lambda name: read_ranking(settings[name]))  # no records are read unless a pair needs them
     pairs = {}
-    for names in combinations(dict.fromkeys(studies), 2):
-        both = [load_study(name) for name in names]
-        analyses = [read_analysis(name) for name in names]
+    for names in combinations(settings, 2):
+        both = [settings[name] for name in names]
+        analyses = [found[name] for name in names]
         layers = sorted(set.intersection(*({row["layer"] for row in one["layers"]} for one in analyses)))
         figures: dict[str, Any] = {
             "kind": _kind(*both),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -327,9 +327,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 S = TypeVar("S", bound=Settings)
 
 # The names of pydantic's union branches, which it puts into the path of a key; users never wrote them.
-_BRANCH = re.compile(
-    r"^(literal\[|tuple\[|function-|micro$|folder$|arithmetic$|jsonl$|code$|expressions$|household$|textworld-express$|scienceworld$|alfworld$)"
-)
+_KINDED = (MicroModel, FolderModel, *get_args(TaskSettings))
+_KINDS = [get_args(one.model_fields["kind"].annotation)[0] for one in _KINDED]
+_BRANCH = re.compile(rf"^(literal\[|tuple\[|function-|({'|'.join(_KINDS)})$)")
 
 
 def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:

@@ -1,4 +1,4 @@
-"""The settings of the domains, a class each; `Task` is any of them, told apart by ``kind``."""
+"""The settings of the domains, a class each; `TaskSettings` is any of them, told apart by ``kind``."""
 
 from __future__ import annotations
 
@@ -41,9 +41,19 @@ class Files(Settings):
     report: Path
 
 
-def _needs_question(prompt: str) -> None:
-    if "{question}" not in prompt:
-        raise ValueError(f"prompt must contain {{question}}, found {prompt!r}")
+class RowsTask(Settings):
+    """What every domain of the user's own JSON Lines has: its files, the field of the question, and a prompt."""
+
+    files: Files
+    sizes: Sizes
+    question: str
+    prompt: str
+
+    @model_validator(mode="after")
+    def _prompt_has_question(self) -> Self:
+        if "{question}" not in self.prompt:
+            raise ValueError(f"prompt must contain {{question}}, found {self.prompt!r}")
+        return self
 
 
 class SandboxSettings(Settings):
@@ -58,30 +68,21 @@ class SandboxSettings(Settings):
     fallback: Literal["refuse", "limits-only"] = "refuse"
 
 
-class JsonlTask(Settings):
+class JsonlTask(RowsTask):
     """Problems from JSON Lines: one object a row, a question field and an answer field."""
 
     kind: Literal["jsonl"]
-    files: Files
-    sizes: Sizes
     question: str = "question"
     answer: str = "answer"
     answer_after: str | None = None
     prompt: str = "{question}\n"
     grading: Literal["exact", "number"] = "number"
 
-    @model_validator(mode="after")
-    def _prompt_has_question(self) -> Self:
-        _needs_question(self.prompt)
-        return self
 
-
-class CodeTask(Settings):
+class CodeTask(RowsTask):
     """Programs judged on tests, from JSON Lines in the manner of HumanEval or MBPP (docs/your-own-model.md)."""
 
     kind: Literal["code"]
-    files: Files
-    sizes: Sizes
     question: str = "prompt"
     tests: str = "test"
     entry_point: str | None = "entry_point"
@@ -89,11 +90,6 @@ class CodeTask(Settings):
     prompt: str = "{question}"
     complete_prompt: bool = True
     sandbox: SandboxSettings = SandboxSettings()
-
-    @model_validator(mode="after")
-    def _prompt_has_question(self) -> Self:
-        _needs_question(self.prompt)
-        return self
 
 
 class ExpressionsTask(Settings):
@@ -178,8 +174,8 @@ WITH_CORPUS = ("arithmetic", "expressions", "household")
 WORLDS = ("household", "textworld-express", "scienceworld", "alfworld")
 
 
-def source_files(task: TaskSettings) -> tuple[Path, ...]:
+def source_files(task: TaskSettings | RowsTask) -> tuple[Path, ...]:
     """The user's own files that a domain's problems come from."""
-    if not isinstance(task, JsonlTask | CodeTask):
+    if not isinstance(task, RowsTask):
         return ()
     return tuple(dict.fromkeys((task.files.train, task.files.select, task.files.report)))

@@ -22,14 +22,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from onelayer.grading.plain import Channel, GoneError, Node, NotPlainError, encode, matches
-from onelayer.grading.session import Isolation, Limits, Role, SandboxError, Session
+from onelayer.grading.session import GRACE_SECONDS, Isolation, Limits, Role, SandboxError, Session
+from onelayer.task_settings import SandboxSettings
 
 __all__ = ["JudgeError", "Limits", "Sandbox", "SandboxError", "Verdict"]
 
 Fallback: TypeAlias = Literal["refuse", "limits-only"]
-
-# What the checker may take beyond the program's time, to compare the last result and to say so.
-_GRACE_SECONDS = 2.0
 
 
 class JudgeError(RuntimeError):
@@ -68,6 +66,11 @@ class Sandbox:
         self._bwrap = bwrap
         self._sessions: dict[Role, Session] = {}
         self._tested = False
+
+    @classmethod
+    def of(cls, settings: SandboxSettings) -> Sandbox:
+        """The sandbox that a study asks for."""
+        return cls(Limits(seconds=settings.seconds, memory_mb=settings.memory_mb), settings.fallback)
 
     def __enter__(self) -> Sandbox:
         return self
@@ -147,7 +150,7 @@ class Sandbox:
         asking, answering = socket.socketpair()
         channel = Channel(ours, self._message_bytes)
         seconds = self.limits.seconds
-        deadline = time.monotonic() + seconds + _GRACE_SECONDS
+        deadline = time.monotonic() + seconds + GRACE_SECONDS
         # Said by the checker at the end alone; the program has no way to it.
         secret = secrets.token_hex(16)
         try:

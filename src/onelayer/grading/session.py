@@ -26,7 +26,8 @@ Role: TypeAlias = Literal["program", "checker"]
 _FOLDER = "/box"
 _START_SECONDS = 30.0
 _SETTLE_SECONDS = 5.0
-_CHECKER_SECONDS = 2.0  # beyond the program's
+# What the checker may take beyond the program's time, to compare the last result and to say so.
+GRACE_SECONDS = 2.0
 _CHECKER_MEMORY_MB = 1024
 _CHECKER_PROCESSES = 8
 
@@ -96,7 +97,7 @@ class Session:
                 "role": role,
                 "walled": walled,
                 "folder": self._folder or _FOLDER,
-                "seconds": limits.seconds + (0 if role == "program" else _CHECKER_SECONDS),
+                "seconds": limits.seconds + (0 if role == "program" else GRACE_SECONDS),
                 "memory_bytes": memory_mb * 2**20,
                 "processes": processes + _processes_that_count(walled),
                 "file_bytes": limits.file_mb * 2**20,

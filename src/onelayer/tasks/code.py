@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from onelayer.errors import UserError
-from onelayer.grading.sandbox import Limits, Sandbox
+from onelayer.grading.sandbox import Sandbox
 from onelayer.task_settings import CodeTask
 from onelayer.tasks.contract import Grade, Problem, Split
 from onelayer.tasks.rows import Row, draw_splits_from_rows, value_of
@@ -31,8 +31,7 @@ class Code:
 
     def splits(self) -> dict[str, Split]:
         """Draw the splits. Raises UserError, naming the file and row, for what cannot be used."""
-        settings = self.settings
-        return draw_splits_from_rows(settings.files, settings.sizes, self.seed, settings.question, self._problem)
+        return draw_splits_from_rows(self.settings, self.seed, self._problem)
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Run the program's functions on the tests. Raises SandboxError where the sandbox does not work."""
@@ -78,8 +77,7 @@ class Code:
 
     @cached_property
     def _sandbox(self) -> Sandbox:
-        limits = self.settings.sandbox
-        return Sandbox(Limits(seconds=limits.seconds, memory_mb=limits.memory_mb), limits.fallback)
+        return Sandbox.of(self.settings.sandbox)
 
 
 def _is_stub(question: str) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from onelayer.grading.sandbox import Limits, Sandbox
+from onelayer.grading.sandbox import Sandbox
 from onelayer.task_settings import ExpressionsTask
 from onelayer.tasks.contract import Grade, Line, Problem, Split
 from onelayer.tasks.generated import draw_splits, split_of
@@ -86,8 +86,7 @@ class Expressions:
 
     @cached_property
     def _sandbox(self) -> Sandbox:
-        limits = self.settings.sandbox
-        return Sandbox(Limits(seconds=limits.seconds, memory_mb=limits.memory_mb), limits.fallback)
+        return Sandbox.of(self.settings.sandbox)
 
     @cached_property
     def _judged(self) -> dict[tuple[str, str], Grade]:

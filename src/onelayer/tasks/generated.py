@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from onelayer.errors import UserError
 from onelayer.seeds import derive_seed
+from onelayer.task_settings import Sizes
 from onelayer.tasks.contract import Problem, Split
 
 # Shares of all possible problems that belong to each split. A problem's split is decided by its own hash, so it
@@ -26,7 +27,7 @@ def split_of(seed: int, prompt: str) -> str:
     return "train"
 
 
-def draw_splits(seed: int, sizes: object, make: Callable[[random.Random], Problem]) -> dict[str, Split]:
+def draw_splits(seed: int, sizes: Sizes, make: Callable[[random.Random], Problem]) -> dict[str, Split]:
     """Draw the splits; growing one leaves its first problems and the other splits as they were.
 
     Args:

@@ -20,8 +20,7 @@ class Jsonl:
 
     def splits(self) -> dict[str, Split]:
         """Draw the splits. Raises UserError, naming the file and row, for what cannot be used."""
-        settings = self.settings
-        return draw_splits_from_rows(settings.files, settings.sizes, self.seed, settings.question, self._problem)
+        return draw_splits_from_rows(self.settings, self.seed, self._problem)
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Compare text exactly, or the final number of the completion with the answer's."""

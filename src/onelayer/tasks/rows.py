@@ -9,7 +9,7 @@ from typing import Any
 
 from onelayer.errors import UserError
 from onelayer.seeds import derive_seed
-from onelayer.task_settings import Files, Sizes
+from onelayer.task_settings import RowsTask, source_files
 from onelayer.tasks.contract import Problem, Split
 
 # Evaluation splits choose first, so that a larger training set never changes what is measured.
@@ -18,24 +18,21 @@ _ORDER = ("report", "select", "train")
 Row = dict[str, Any]
 
 
-def draw_splits_from_rows(
-    files: Files, sizes: Sizes, seed: int, question: str, make: Callable[[Row, str], Problem]
-) -> dict[str, Split]:
+def draw_splits_from_rows(settings: RowsTask, seed: int, make: Callable[[Row, str], Problem]) -> dict[str, Split]:
     """Draw each split from its file, leaving out questions that an earlier split or row already holds.
 
     Args:
-        files: the file of each split; one may serve several.
-        sizes: how many problems each split holds.
+        settings: the file of each split (one may serve several), how many problems each holds, and the field that tells
+            one problem from another.
         seed: the study's; it orders the rows.
-        question: the field that tells one problem from another.
         make: the problem of a row, from the row and ``file: row N``; raises UserError where it cannot be made.
     """
     taken: set[str] = set()
-    rows = {path: _ordered(path, seed, question, make) for path in {getattr(files, name) for name in _ORDER}}
+    rows = {path: _ordered(path, seed, settings.question, make) for path in source_files(settings)}
     made = {}
     for name in _ORDER:
-        path: Path = getattr(files, name)
-        wanted: int = getattr(sizes, name)
+        path: Path = getattr(settings.files, name)
+        wanted: int = getattr(settings.sizes, name)
         repeated = 0
         chosen: list[Problem] = []
         for asked, problem in rows[path]:
