@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.errors import UserError
 from onelayer.store import RECORDS, SCORES, read_json, replacing, run_folder
 
@@ -100,16 +101,20 @@ def aligned(series: list[pd.Series]) -> npt.NDArray[np.float64]:
 def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """The scores of a run by split, with what a score alone hides.
 
-    ``score`` is avg@k: the mean over problems of the share of right samples; ``greedy`` the share of right greedy
+    ``score`` is avg@k: the mean over problems of the share of right samples, and over the problems' sets where there
+    are several (``sets`` then gives each one's own); ``greedy`` the share of right greedy
     answers, null where none could be judged. ``clipped`` and ``unparsed`` are shares of the samples, ``mean_tokens``
     their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
     """
     result = {}
     for split, part in records.groupby("split", sort=True):
         samples = part[part["decoding"] == "sample"]
+        means = problem_means(part, str(split))
+        sets = ProblemSets(list(means.index))
         greedy = part[(part["decoding"] == "greedy") & (part["status"] != "broken")]
         result[str(split)] = {
-            "score": float(problem_means(part, str(split)).mean()),
+            "score": sets.score(means.to_numpy()),
+            **({"sets": sets.by_set(means.to_numpy())} if len(sets.names) > 1 else {}),
             "greedy": float(greedy["correct"].mean()) if len(greedy) else None,
             "problems": int(samples["problem"].nunique()),
             "samples": int(samples["sample"].max()) + 1,

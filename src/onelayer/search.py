@@ -8,7 +8,7 @@ import pandas as pd
 
 from onelayer.config import Study
 from onelayer.grid import search_runs
-from onelayer.records import problem_means, read_records
+from onelayer.records import read_records, summarize
 from onelayer.store import learning_rate_file, write_json
 
 
@@ -23,7 +23,7 @@ def choose_rate(study: Study) -> dict[str, Any]:
             "run": run.name,
             "learning_rate": run.learning_rate,
             "seed": run.seed,
-            "select_score": float(problem_means(read_records(study.name, run.name), "select").mean()),
+            "select_score": summarize(read_records(study.name, run.name))["select"]["score"],
         }
         for run in search_runs(study)
     ]

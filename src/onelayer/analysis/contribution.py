@@ -5,8 +5,8 @@
 (arXiv 2607.01232, its definition of layer contribution.) Scores are avg@k over the same problems in every
 run. The paper gives no interval; ours is a paired bootstrap over problems with the seeds as a second level:
 
-- problems are drawn with replacement, the same draw for base, full and layer, so that what makes a problem
-  hard for all of them cancels;
+- problems are drawn with replacement (each benchmark's by themselves), the same draw for base, full and layer, so
+  that what makes a problem hard for all of them cancels;
 - within each draw, the seeds of full and of the layer are drawn with replacement, independently. With m
   seeds such a draw has only (m − 1)/m of their variance; deviations from the mean over seeds are therefore
   stretched by sqrt(m/(m − 1)) (Rao and Wu 1988, JASA 83:231–241). One seed has no such deviation: the
@@ -21,12 +21,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Matrix: TypeAlias = npt.NDArray[np.float64]
+from onelayer.analysis.problem_sets import Matrix, ProblemSets
 
 
 @dataclass(frozen=True)
@@ -50,22 +48,22 @@ class Bootstrap:
     """One set of draws, shared by every figure of a study, so that figures can be compared.
 
     Args:
-        problems: how many problems every run holds.
+        sets: the sets of the problems that every run holds.
         resamples: how many draws.
         confidence: the share of draws inside an interval, such as 0.95.
         seed: of the draws.
     """
 
-    def __init__(self, problems: int, resamples: int, confidence: float, seed: int) -> None:
+    def __init__(self, sets: ProblemSets, resamples: int, confidence: float, seed: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(seed))
         self._resamples = resamples
         tail = (1 - confidence) / 2
         self._tails = (tail, 1 - tail)
-        counts = self._generator.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
-        self._weights: Matrix = counts / problems
+        self.sets = sets
+        self._weights = sets.draw(self._generator, resamples)
 
     def scores(self, runs: Matrix) -> Matrix:
-        """Draw the mean score of an arm of a study, such as the full runs.
+        """Draw the score of an arm of a study, such as the full runs.
 
         Args:
             runs: each run's mean by problem, shape (seeds, problems).
@@ -122,14 +120,15 @@ def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Boots
         layers: each layer's runs, shape (seeds, problems).
         bootstrap: the draws.
     """
-    base_score, full_score = float(base.mean()), float(full.mean())
+    score_of = bootstrap.sets.score
+    base_score, full_score = score_of(base), score_of(full)
     base_draws, full_draws = bootstrap.scores(base), bootstrap.scores(full)
     gain = bootstrap.interval(full_score - base_score, full_draws - base_draws)
     scores: dict[int, Interval] = {}
     contributions: dict[int, Contribution | None] = {}
     for layer, runs in layers.items():
         draws = bootstrap.scores(runs)
-        score = float(runs.mean())
+        score = score_of(runs)
         scores[layer] = bootstrap.interval(score, draws)
         contributions[layer] = None
         if gain.low > 0:
@@ -137,7 +136,7 @@ def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Boots
                 ratios = np.nan_to_num((draws - base_draws) / (full_draws - base_draws))
             contributions[layer] = Contribution(
                 bootstrap.interval(contribution(score, base_score, full_score), ratios),
-                tuple(contribution(float(one), base_score, full_score) for one in runs.mean(axis=1)),
+                tuple(contribution(score_of(one), base_score, full_score) for one in runs),
             )
     return Scan(
         base=bootstrap.interval(base_score, base_draws),

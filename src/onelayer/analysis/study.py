@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onelayer.analysis.contribution import Bootstrap, Interval, Scan, ranked, relative_depth, scan
+from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, evaluated_splits
@@ -67,7 +68,7 @@ def analyze(study: Study) -> dict[str, Any]:
 def _scan(study: Study, split: str, means: dict[str, Any]) -> Scan:
     base = aligned([means[BASE.name]])
     bootstrap = Bootstrap(
-        base.shape[1],
+        ProblemSets(list(means[BASE.name].index)),
         study.analysis.resamples,
         study.analysis.confidence,
         derive_seed(study.seed, "bootstrap", split),
