@@ -7,14 +7,14 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from onelayer.adaptation import apply_adaptation, check_moved
+from onelayer.adaptation import apply_adaptation, check_moved, tensor_hashes
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted, weight_files
+from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted
 from onelayer.prepare import read_problems
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
@@ -57,7 +57,8 @@ def train_run(study: Study, run: Run) -> None:
     base = base_manifest(study)
     problems = read_problems(study, "train")
     workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
-    model = load_base(base)
+    model = load_base(base, study.model.attention)
+    hashes = tensor_hashes(model)
     # TRL reads the reference model from the path that the configuration names.
     model.config._name_or_path = str(base_folder(base))
     names = apply_adaptation(model, run)
@@ -69,8 +70,11 @@ def train_run(study: Study, run: Run) -> None:
         "callbacks": [callback],
         "trained_names": names,
         "workplace": workplace,
+        "chat": study.model.chat,
+        "stop": study.model.stop,
     }
-    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, study.precision, study.algorithm)
+    precision = study.model.precision
+    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
@@ -85,7 +89,7 @@ def train_run(study: Study, run: Run) -> None:
             run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)
-    moved = check_moved(model, weight_files(base), trainer.optimizer, names)
+    moved = check_moved(model, hashes, trainer.optimizer, names)
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
