@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def check_usable(study: Study, folder: Path) -> Anatomy:
         raise UserError(f"{folder}: expected model.safetensors (or its shards), found none")
     if not any(path.name.startswith("tokenizer") for path in model_files(folder)):
         raise UserError(f"{folder}: expected a tokenizer (tokenizer.json), found none")
-    model = _skeleton(study.model, folder)
+    model = _skeleton(study, folder)
     try:
         anatomy = find_anatomy(model)
     except AdaptationError as error:
@@ -111,25 +112,30 @@ def check_usable(study: Study, folder: Path) -> Anatomy:
     return anatomy
 
 
-def _skeleton(settings: PretrainedModel, folder: Path) -> Any:
+def _skeleton(study: Study, folder: Path) -> Any:
     """The model without its weights: classes, names and shapes."""
+    attention = study.model.attention
+    key = f"{study_file(study.name)}: model.attention"
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (ValueError, OSError, KeyError) as error:
         raise UserError(f"{folder}: config.json: transformers cannot use it: {' '.join(str(error).split())}") from None
     if config.is_encoder_decoder:
         raise UserError(f"{folder}: expected a decoder-only model, found {config.model_type}, which has an encoder")
-    if settings.attention == "flash_attention_2" and not (torch.cuda.is_available() and is_flash_attn_2_available()):
+    if attention == "flash_attention_2" and not (torch.cuda.is_available() and is_flash_attn_2_available()):
         raise UserError(
-            "model.attention: flash_attention_2 needs a CUDA device and the package flash-attn, found"
+            f"{key}: flash_attention_2 needs a CUDA device and the package flash-attn, found"
             f" {'no package' if torch.cuda.is_available() else 'no CUDA device'}; sdpa runs everywhere"
         )
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(
-                config, attn_implementation=settings.attention, trust_remote_code=False
-            )
+            model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, trust_remote_code=False)
     except (ValueError, ImportError) as error:
+        lacking = re.match(r"(\w+) does not support .*attention", str(error))
+        if lacking:
+            raise UserError(
+                f"{key}: {lacking[1]} offers no such attention in transformers; expected eager, found {attention}"
+            ) from None
         raise UserError(f"{folder}: {' '.join(str(error).split())}") from None
     named = config.architectures or []
     if type(model).__name__ not in named:
