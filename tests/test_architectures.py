@@ -119,7 +119,7 @@ def train_once(folder: Path, model: Any, run: Run, **more: Any) -> tuple[OneLaye
     args.output_dir = str(folder / "out")
     trainer = OneLayerGRPOTrainer(
         model=model,
-        reward_funcs=lambda completions, **_: [float(len(set(text)) > 2) for text in completions],
+        reward_funcs=lambda completions, **_: [float(row % 2) for row in range(len(completions))],
         args=args,
         train_dataset=Dataset.from_dict({"prompt": ["12+3=", "4=", "7+7=", "0="]}),
         processing_class=TOKENIZER,
@@ -219,11 +219,11 @@ def test_what_is_exported_is_read_again_bit_for_bit(folder_study: Any, architect
     study = folder_study(architecture)
     base = base_manifest(study)
     assert sum(name.endswith(".safetensors") for name in base.files) > 1
-    original, loaded = make(architecture), load_base(base, attention(architecture))
+    original, loaded = make(architecture), load_base(base, attention=attention(architecture))
     assert tensor_hashes(loaded) == tensor_hashes(original)
 
     # As a run of the middle layer leaves it.
-    trained = load_base(base, attention(architecture))
+    trained = load_base(base, attention=attention(architecture))
     names = trained_names(trained, layer(1))
     with torch.no_grad():
         for name, parameter in trained.named_parameters():
@@ -233,7 +233,9 @@ def test_what_is_exported_is_read_again_bit_for_bit(folder_study: Any, architect
     save_adapted(trained, names, folder / "adapted.safetensors")
     write_manifest(folder, "tiny", "layer-01-s0", {}, [folder / "adapted.safetensors"], 0, 0, {})
     export_model(study, "layer-01-s0", Path("exported"))
-    exported = AutoModelForCausalLM.from_pretrained("exported", dtype=torch.float32)
+    exported = AutoModelForCausalLM.from_pretrained(
+        "exported", dtype=torch.float32, attn_implementation=attention(architecture)
+    )
     assert type(exported) is type(original)
     found, expected = tensor_hashes(exported), tensor_hashes(trained)
     assert found == expected

@@ -41,7 +41,8 @@ def evaluate_run(study: Study, run: Run) -> None:
     use_threads(study.resources.threads)
     base = base_manifest(study)
     folder = run_folder(study.name, run.name)
-    model = load_base(base, study.model.attention, "cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_base(base, device, attention=study.model.attention)
     if run.kind != "base":
         trained = read_manifest(folder)
         wrong = damage(folder, trained) if trained else []

@@ -36,8 +36,8 @@ _DISTRIBUTIONS = (
     "scipy",
     "pyarrow",
 )
-# Worlds that not every installation has.
-_OPTIONAL = ("textworld-express", "scienceworld", "alfworld", "textworld")
+# Worlds, and readers of models, that not every installation has.
+_OPTIONAL = ("gguf", "textworld-express", "scienceworld", "alfworld", "textworld")
 
 
 class Manifest(BaseModel):

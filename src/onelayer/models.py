@@ -106,7 +106,7 @@ def base_folder(manifest: Manifest) -> Path:
     return folder
 
 
-def load_base(manifest: Manifest, attention: str = "sdpa", device: str | torch.device = "cpu") -> Any:
+def load_base(manifest: Manifest, device: str | torch.device = "cpu", *, attention: str = "sdpa") -> Any:
     """Load the base. Weights are float32: a reinforcement learning step is below bfloat16's resolution.
 
     Dropout is off, in training too: the policy that samples must be the one whose probabilities are learned from.
@@ -211,7 +211,7 @@ def export_model(study: Study, run: str, target: Path) -> None:
     wrong = damage(folder, manifest)
     if wrong:
         raise UserError("\n".join(wrong))
-    model = load_base(base)
+    model = load_base(base, attention=study.model.attention)
     if run != "base":
         adapt(model, folder / ADAPTED)
     partial = target.with_name(f".{target.name}.partial")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,11 @@ def pin_base(study: Study, settings: FolderModel | HubModel | GgufModel) -> None
                 files = move_files(partial, folder)
             finally:
                 shutil.rmtree(partial.parent, ignore_errors=True)
-            details |= {"path": str(folder), "source": settings.package or str(source)}
+            package = settings.package
+            details |= {
+                "path": str(folder),
+                "source": f"{package} {metadata.version(package)}: {source.name}" if package else str(source),
+            }
             # Another file of this name is another base. A package's files change with its version alone.
             sources = [source.absolute()] if settings.path is not None else []
     details |= {

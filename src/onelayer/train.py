@@ -57,7 +57,7 @@ def train_run(study: Study, run: Run) -> None:
     base = base_manifest(study)
     problems = read_problems(study, "train")
     workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
-    model = load_base(base, study.model.attention)
+    model = load_base(base, attention=study.model.attention)
     hashes = tensor_hashes(model)
     # TRL reads the reference model from the path that the configuration names.
     model.config._name_or_path = str(base_folder(base))
