@@ -27,7 +27,7 @@ from onelayer.state import StudyState
 gguf = pytest.importorskip("gguf", reason="the package gguf (extra gguf) is not installed")
 
 LAYERS, HEADS, KV_HEADS = 3, 2, 1
-TOKENS = ["<end>", "<pad>", *"0123456789=+", "12"]
+TOKENS = ["<|endoftext|>", "<pad>", *"0123456789=+", "12"]
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}={% endfor %}{% if add_generation_prompt %}+{% endif %}"
 
 
@@ -125,7 +125,7 @@ def test_what_is_in_the_file_comes_out_bit_for_bit(project: Path) -> None:
     assert {tensor.dtype for tensor in load_file("data/tiny/runs/base/model.safetensors").values()} == {torch.float32}
     tokenizer = load_tokenizer(manifest)
     assert tokenizer("12+3=")["input_ids"] == [TOKENS.index(token) for token in ("12", "+", "3", "=")]
-    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.chat_template) == ("<end>", "<pad>", TEMPLATE)
+    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.chat_template) == ("<|endoftext|>", "<pad>", TEMPLATE)
     assert not list(Path(".work/tiny").glob("base/*"))
 
     # Another file under the same name is another base; the same one again is the same base.

@@ -303,15 +303,27 @@ def test_a_tokenizer_that_does_not_fit(
     assert not Path("data").exists()
 
 
-def test_settings_that_no_tokenizer_of_this_kind_can_serve(published: Hub, project: Path) -> None:
-    for more, message in (
+def test_settings_that_this_model_cannot_serve(published: Hub, project: Path) -> None:
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"chat": {}}, r"studies/tiny\.yaml: model\.chat: expected a tokenizer with a chat template"),
         ({"stop": ["1", "12"]}, r"model\.stop\[1\]: expected one token, found '12', which is read as \['1', '2'\]"),
         ({"attention": "flash_attention_2", "precision": "bfloat16"}, "flash_attention_2 needs a CUDA"),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for more, message in refused:
         with pytest.raises(UserError, match=message):
             phases.base_phase(study(**more))
         assert not Path("data").exists()
+    # They are no part of the base, so a later change of one finds it pinned already.
+    phases.base_phase(study())
+    phases.prepare_phase(study())
+    for more, message in refused:
+        asked_for = study(**more)
+        with pytest.raises(UserError, match=message):
+            phases.train_phase(asked_for, find_runs(asked_for, ["layer-01-s0"]), None)
+        with pytest.raises(UserError, match=message):
+            phases.evaluate_phase(asked_for, find_runs(asked_for, ["base"]), None)
+        assert [path.name for path in Path("data/tiny/runs").iterdir()] == ["base"]
+        assert not list(Path(".work").rglob("checkpoint*"))
 
 
 @pytest.mark.parametrize(

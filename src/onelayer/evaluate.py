@@ -15,7 +15,8 @@ from onelayer.fingerprint import evaluated_splits
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest, write_manifest
-from onelayer.models import adapt, base_manifest, load_base, load_tokenizer
+from onelayer.models import adapt, load_base, load_tokenizer
+from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
 from onelayer.prompting import end_ids, prompt_tokens
 from onelayer.records import read_records, summarize, write_records
@@ -39,7 +40,7 @@ def evaluate_run(study: Study, run: Run) -> None:
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
     meter = Meter()
     use_threads(study.resources.threads)
-    base = base_manifest(study)
+    base = usable_base(study)
     folder = run_folder(study.name, run.name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = load_base(base, device, attention=study.model.attention)

@@ -5,6 +5,7 @@ torch is imported by `unpack` alone.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,12 @@ def block_count(path: Path) -> int:
 
     Raises UserError where the file is no GGUF file or does not say.
     """
+    found = path.stat()
+    return _block_count(path, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache  # reading a vocabulary takes seconds, and a command asks for the depth more than once
+def _block_count(path: Path, size: int, changed: int) -> int:
     reader = _reader(path)
     architecture = reader.get_field("general.architecture")
     key = f"{architecture.contents()}.block_count" if architecture else "general.architecture"

@@ -20,9 +20,9 @@ from onelayer.fetch import fetch_model
 from onelayer.fingerprint import base_settings
 from onelayer.gguf_file import unpack
 from onelayer.grid import BASE
-from onelayer.manifest import Meter, write_manifest
+from onelayer.manifest import Manifest, Meter, write_manifest
 from onelayer.model_settings import FolderModel, GgufModel, HubModel, PretrainedModel
-from onelayer.models import model_files, move_files
+from onelayer.models import base_folder, base_manifest, model_files, move_files
 from onelayer.prompting import prompt_tokens, stop_ids
 from onelayer.store import disk_errors, run_folder, work_folder
 
@@ -83,6 +83,19 @@ def pin_base(study: Study, settings: FolderModel | HubModel | GgufModel) -> None
         details,
         place=place,
     )
+
+
+def usable_base(study: Study) -> Manifest:
+    """The base's manifest, its files at hand and whole, and fit for how the study now runs and speaks to it.
+
+    How that is may have changed since the base was pinned, which it does not touch.
+
+    Raises UserError where the base is not there, not whole, or cannot be used so.
+    """
+    manifest = base_manifest(study)
+    if isinstance(study.model, PretrainedModel):
+        check_usable(study, base_folder(manifest))
+    return manifest
 
 
 def check_usable(study: Study, folder: Path) -> Anatomy:

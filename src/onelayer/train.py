@@ -14,7 +14,8 @@ from onelayer.fingerprint import digest
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted
+from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
+from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
@@ -54,7 +55,7 @@ def train_run(study: Study, run: Run) -> None:
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
     meter = Meter()
     use_threads(study.resources.threads)
-    base = base_manifest(study)
+    base = usable_base(study)
     problems = read_problems(study, "train")
     workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
     model = load_base(base, attention=study.model.attention)
