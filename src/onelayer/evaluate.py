@@ -15,8 +15,10 @@ from onelayer.fingerprint import evaluated_splits
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest, write_manifest
-from onelayer.models import adapt, base_manifest, load_base, load_tokenizer
+from onelayer.models import adapt, load_base, load_tokenizer
+from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
+from onelayer.prompting import end_ids, prompt_tokens
 from onelayer.records import read_records, summarize, write_records
 from onelayer.rl.episodes import Arena
 from onelayer.rl.rollout import Decoding, generate
@@ -38,9 +40,10 @@ def evaluate_run(study: Study, run: Run) -> None:
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
     meter = Meter()
     use_threads(study.resources.threads)
-    base = base_manifest(study)
+    base = usable_base(study)
     folder = run_folder(study.name, run.name)
-    model = load_base(base, "cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_base(base, device, attention=study.model.attention)
     if run.kind != "base":
         trained = read_manifest(folder)
         wrong = damage(folder, trained) if trained else []
@@ -126,9 +129,9 @@ def _judge(study: Study) -> Grader | Arena:
 
 def _answers(asked: _Asked, grader: Grader, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
     study, problems = asked.study, asked.problems
-    ends = end_ids(model, tokenizer)
+    ends = end_ids(model, tokenizer, study.model.stop)
     decoding = asked.limits(ends, tokenizer.pad_token_id)
-    prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
+    prompts = prompt_tokens(tokenizer, [problem.prompt for problem in problems], study.model.chat)
     # Prompts of like length go together, so that little of a batch is padding.
     order = sorted(range(len(problems)), key=lambda index: len(prompts[index]))
     wanted = [(index, sample) for index in order for sample in asked.samples]
@@ -136,7 +139,7 @@ def _answers(asked: _Asked, grader: Grader, model: Any, tokenizer: Any) -> list[
     for start in range(0, len(wanted), study.evaluation.batch_size):
         batch = wanted[start : start + study.evaluation.batch_size]
         seeds = None if asked.greedy else [asked.seed(index, sample) for index, sample in batch]
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=study.model.precision == "bfloat16"):
             answers = generate(model, [prompts[index] for index, _ in batch], decoding, seeds)
         made += [(index, sample, answer) for (index, sample), answer in zip(batch, answers, strict=True)]
     made.sort(key=lambda row: row[:2])
@@ -161,12 +164,12 @@ def _episodes(asked: _Asked, arena: Arena, model: Any, tokenizer: Any) -> list[d
     """Play every instance; an episode's record holds its last action as the answer, and the agent's tokens."""
     study = asked.study
     wanted = [(index, sample) for index in range(len(asked.problems)) for sample in asked.samples]
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=study.model.precision == "bfloat16"):
         episodes = arena.play(
             model,
             tokenizer,
             [asked.problems[index] for index, _ in wanted],
-            asked.limits(end_ids(model, tokenizer), tokenizer.pad_token_id),
+            asked.limits(end_ids(model, tokenizer, study.model.stop), tokenizer.pad_token_id),
             None if asked.greedy else [asked.seed(index, sample) for index, sample in wanted],
         )
     return [
@@ -182,10 +185,3 @@ def _episodes(asked: _Asked, arena: Arena, model: Any, tokenizer: Any) -> list[d
         )
         for (index, sample), episode in zip(wanted, episodes, strict=True)
     ]
-
-
-def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Every token that ends an answer: the tokenizer's and those that the model declares."""
-    declared = model.generation_config.eos_token_id
-    declared = declared if isinstance(declared, list) else [] if declared is None else [declared]
-    return tuple(dict.fromkeys([tokenizer.eos_token_id, *declared]))
