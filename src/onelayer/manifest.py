@@ -35,6 +35,9 @@ _DISTRIBUTIONS = (
     "pandas",
     "scipy",
     "pyarrow",
+    "math-verify",
+    "latex2sympy2_extended",
+    "sympy",
 )
 # Worlds that not every installation has.
 _OPTIONAL = ("textworld-express", "scienceworld", "alfworld", "textworld")
