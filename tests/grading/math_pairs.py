@@ -592,7 +592,16 @@ PAIRS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "0",
         ("0", "0.0", r"\boxed{0}", r"\boxed{5 - 5}"),
-        ("O", "", r"\boxed{10^{-20}}", r"\boxed{\frac{0}{0}}", r"\boxed{\infty}", r"\boxed{\sin 10^{-30}}", "= ="),
+        (
+            "O",
+            r"\boxed{3x + y - 7 = 0}",
+            "",
+            r"\boxed{10^{-20}}",
+            r"\boxed{\frac{0}{0}}",
+            r"\boxed{\infty}",
+            r"\boxed{\sin 10^{-30}}",
+            "= =",
+        ),
     ),
     (
         "1",

@@ -16,8 +16,8 @@ from onelayer.grading.math import MathVerdict, grade_math
 from onelayer.grading.worker import Grader
 from onelayer.tasks.contract import Grade, Problem, Split
 
-# Beside the bound of processor time: when a worker that does not answer is killed, in wall seconds.
-_PATIENCE = 4
+# A worker is killed when it has not answered so many seconds after the bound of processor time.
+_GRACE = 5.0
 _BATCH = 64
 
 Row = tuple[tuple[str, ...], str]
@@ -58,7 +58,7 @@ def math_verdicts(path: Path, seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def _graded(rows: tuple[Row, ...], seconds: float) -> Iterator[dict[str, Any]]:
-    settings = Grading(seconds=_PATIENCE * seconds, failures="count")
+    settings = Grading(seconds=seconds + _GRACE, failures="count")
     asked = ((Problem(str(place), "", ""), completion) for place, (_, completion) in enumerate(rows))
     with closing(Grader(_Judge(rows, seconds), settings)) as grader:
         while batch := list(islice(asked, _BATCH)):
@@ -91,7 +91,9 @@ def _row(line: str, where: str) -> Row:
     answers = answer if isinstance(answer, list) else [answer]
     for one in answers:
         if isinstance(one, bool) or not isinstance(one, str | int | float) or not str(one).strip():
-            raise UserError(f"{where}: expected a text, a number or a list of these in 'answer', found {answer!r:.80}")
+            raise UserError(
+                f"{where}: expected a text, a number or a list of these in 'answer', found {repr(answer)[:80]}"
+            )
     if not answers:
         raise UserError(f"{where}: expected at least one answer in 'answer', found []")
     if not isinstance(completion, str):

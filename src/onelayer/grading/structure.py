@@ -174,7 +174,7 @@ class Comparison:
                 return self.same(gold.value, found)
             case _, Named():
                 return self.same(gold, found.value)
-            case Leaf(), Equation():  # "x + y = 5" where 5 is asked for
+            case Leaf(), Equation() if found.right != "0":  # "x + y = 5" where 5 is asked for
                 return self.leaves(gold.text, found.right)
         return False
 
