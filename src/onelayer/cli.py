@@ -21,6 +21,9 @@ app = typer.Typer(
     help="How much of reinforcement learning's gain can one transformer layer carry?",
 )
 
+grade = typer.Typer(no_args_is_help=True, help="Grade answers of a file, to audit a grader.")
+app.add_typer(grade, name="grade")
+
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A file of studies/, without .yaml.")]
 StudyNames = Annotated[
     list[str] | None, typer.Argument(metavar="[STUDY]...", help="Default: the active studies of params.yaml.")
@@ -202,6 +205,22 @@ def contribution(
 
     description = describe(scores, base, full, layers, tuple(k or (5, 10)))
     print_description(description, as_json=json)
+
+
+@grade.command("math")
+def grade_math(
+    rows: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Rows with answer and completion.")],
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=600, help="Processor time that comparing one answer may take.")
+    ] = 5.0,
+) -> None:
+    """Judge mathematical answers: one JSON object a row (correct, extracted, reason), in order."""
+    import json
+
+    from onelayer.grading.audit import math_verdicts
+
+    for verdict in math_verdicts(rows, seconds):
+        print(json.dumps(verdict), flush=True)
 
 
 def _studies(names: list[str] | None) -> list[Study]:

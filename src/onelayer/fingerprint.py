@@ -23,6 +23,8 @@ BASE_RECIPE = 1
 TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
 ANALYSIS_RECIPE = 2
+# The rules by which mathematics and options are judged (docs/method.md).
+RULES_RECIPE = 1
 
 Payload = dict[str, Any]
 
@@ -119,6 +121,8 @@ def _use_settings(study: Study) -> Payload:
 def _grading_settings(study: Study) -> Payload:
     """What decides a judgement: the domain's own settings, and what a failed judgement does."""
     payload: Payload = {"kind": study.task.kind, "grading": getattr(study.task, "grading", "exact")}
+    if payload["grading"] in ("math", "choice"):
+        payload["rules"] = RULES_RECIPE
     if study.grading.failures != "stop":
         payload["failures"] = study.grading.failures
     match study.task:

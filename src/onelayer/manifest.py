@@ -35,6 +35,9 @@ _DISTRIBUTIONS = (
     "pandas",
     "scipy",
     "pyarrow",
+    "math-verify",
+    "latex2sympy2_extended",
+    "sympy",
 )
 # Worlds, and readers of models, that not every installation has.
 _OPTIONAL = ("gguf", "textworld-express", "scienceworld", "alfworld", "textworld")

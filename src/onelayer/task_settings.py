@@ -76,7 +76,7 @@ class JsonlTask(RowsTask):
     answer: str = "answer"
     answer_after: str | None = None
     prompt: str = "{question}\n"
-    grading: Literal["exact", "number"] = "number"
+    grading: Literal["exact", "number", "math", "choice"] = "number"
 
 
 class CodeTask(RowsTask):

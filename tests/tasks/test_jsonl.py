@@ -7,7 +7,7 @@ import pytest
 
 from onelayer.errors import UserError
 from onelayer.task_settings import JsonlTask
-from onelayer.tasks.contract import Problem
+from onelayer.tasks.contract import Grade, Problem
 from onelayer.tasks.jsonl import Jsonl
 
 
@@ -103,6 +103,41 @@ def test_grading(tmp_path: Path) -> None:
     assert exact.grade(problem, " 1,200\n").correct
     assert not exact.grade(problem, "1200").correct
     assert exact.grade(problem, " ").extracted is None
+
+
+def test_mathematics_and_options(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    rows(path, 12)
+    maths, choice = task(path, path, grading="math"), task(path, path, grading="choice")
+    half = Problem("a", "q", r"\frac{1}{2}")
+    maths.get_ready()
+    assert maths.grade(half, r"\boxed{0.5}").correct
+    assert not maths.grade(half, r"\boxed{0.5, 2}").correct
+    assert maths.overdue == Grade(False, None, "timeout")
+    assert choice.overdue is None
+    option = Problem("a", "q", "C")
+    assert choice.grade(option, "The answer is (C).") == Grade(True, "C")
+    assert choice.grade(option, "(C) or (D)") == Grade(False, None)
+    assert choice.grade(option, "D") == Grade(False, "D")
+
+
+@pytest.mark.parametrize(
+    ("grading", "answer", "message"),
+    [
+        ("choice", "12", "expected the letter of an option as the answer, found '12'"),
+        ("math", "$$", "expected a mathematical answer, found one that holds nothing: '$$'"),
+        ("math", "1, " * 100, "is of more than 64 parts"),
+    ],
+)
+def test_a_gold_answer_that_cannot_be_graded_is_refused(
+    tmp_path: Path, grading: str, answer: str, message: str
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
+    with pytest.raises(UserError) as caught:
+        task(path, path, grading=grading, answer_after=None).splits()
+    assert f"{path}: row 1" in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_line_separator_inside_a_question_is_no_new_row(tmp_path: Path) -> None:

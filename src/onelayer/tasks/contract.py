@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-# How a judgement came about. "ok": the answer was judged. "timeout": the model's own program ran out of its time.
-# "crashed": it died, or broke a limit. "broken": the judge or the world failed, which says nothing of the answer.
+# How a judgement came about. "ok": the answer was judged. "timeout": the model's own program, or the comparison of its
+# answer, ran out of its time. "crashed": the program died, or broke a limit. "broken": the judge or the world failed,
+# which says nothing of the answer.
 Status: TypeAlias = Literal["ok", "timeout", "crashed", "broken"]
 
 
@@ -66,6 +67,18 @@ class Task(Domain, Protocol):
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Judge a completion (the decoded text after the prompt, without the end token)."""
+
+
+@runtime_checkable
+class TimedTask(Task, Protocol):
+    """A domain of single answers some of which take too long to judge, through what they are."""
+
+    def get_ready(self) -> None:
+        """Load what judging needs, before the first answer's time begins to run."""
+
+    @property
+    def overdue(self) -> Grade | None:
+        """The judgement of an answer on which the judge was killed; None where that is a failure of the judge."""
 
 
 @dataclass(frozen=True)
