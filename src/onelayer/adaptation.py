@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from safetensors import safe_open
 from torch import nn
 
 from onelayer.grid import Run
+from onelayer.lora import adapter_names, base_name
 
 
 class AdaptationError(RuntimeError):
@@ -35,7 +37,14 @@ def block_prefixes(model: nn.Module) -> tuple[str, ...]:
 
 
 def trained_names(model: nn.Module, run: Run) -> frozenset[str]:
-    """The names of the parameters that a run trains: every one, or those of its layers (attention, MLP, norms)."""
+    """The names of the parameters that a run trains: every one, or those of its layers (attention, MLP, norms).
+
+    Of a LoRA run, those of the adapters that the trainer will put on the model.
+    """
+    if run.lora is not None:
+        return adapter_names(model, run.lora)
+    if run.best and not run.layers:
+        raise AdaptationError(f"{run.name}: its layer is not known yet")
     names = frozenset(name for name, _ in model.named_parameters())
     if not run.layers:
         return names
@@ -78,18 +87,26 @@ def has_gradient_history(optimizer: torch.optim.Optimizer, parameter: nn.Paramet
 
 
 def check_moved(
-    model: nn.Module, base_files: list[Path], optimizer: torch.optim.Optimizer, names: frozenset[str]
+    model: nn.Module,
+    base_files: list[Path],
+    optimizer: torch.optim.Optimizer,
+    names: frozenset[str],
+    added: Mapping[str, torch.Tensor] | None = None,
 ) -> bool:
     """Assert, after a run, that what should move moved and that every other tensor is bit-for-bit the base's.
+
+    ``added`` are parameters that the base lacks (adapters), as they were before the first step.
 
     Returns whether anything moved. A run whose every reward was equal within each group has no gradient and
     moves nothing: that is a finding, not an error. Raises AdaptationError where a frozen tensor changed, or
     a trained one stayed although it had a gradient (a rate below the number format's resolution, say).
     """
     base = BaseTensors(base_files)
+    added = added or {}
     moved = False
     for name, parameter in model.named_parameters():
-        same = torch.equal(parameter.detach().cpu(), base[name].to(parameter.dtype))
+        start = added[name] if name in added else base[base_name(name)]
+        same = torch.equal(parameter.detach().cpu(), start.to(parameter.dtype))
         if name not in names and not same:
             raise AdaptationError(f"{name}: frozen, yet it differs from the base")
         if name in names and same and has_gradient_history(optimizer, parameter):
@@ -98,7 +115,8 @@ def check_moved(
             )
         moved |= not same
     for name, buffer in model.named_buffers():
-        if name in base and not torch.equal(buffer.detach().cpu(), base[name].to(buffer.dtype)):
+        theirs = base_name(name)
+        if theirs in base and not torch.equal(buffer.detach().cpu(), base[theirs].to(buffer.dtype)):
             raise AdaptationError(f"{name}: a buffer, yet it differs from the base")
     return moved
 

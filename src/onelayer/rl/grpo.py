@@ -93,16 +93,23 @@ def grpo_config(
 class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPO trainer, with our sampler and small resume saves."""
 
-    def __init__(self, *args: Any, trained_names: frozenset[str], workplace: Workplace, **kwargs: Any) -> None:
+    def __init__(
+        self, model: Any, *args: Any, trained_names: frozenset[str], workplace: Workplace, **kwargs: Any
+    ) -> None:
         self.trained_names = trained_names
         self._workplace = workplace
-        super().__init__(*args, **kwargs)
-        model = self.accelerator.unwrap_model(self.model)
         if not model.get_input_embeddings().weight.requires_grad:
             # With gradient checkpointing, transformers makes the embeddings' output ask for a gradient, at
-            # the start and again after every rollout. That would send the backward pass through every frozen
-            # layer; checkpointing without re-entrance needs no such thing.
+            # the start and again after every rollout (and TRL once more where there are adapters). That would
+            # send the backward pass through every frozen layer; checkpointing without re-entrance needs no such thing.
             model.enable_input_require_grads = lambda: None
+        super().__init__(model, *args, **kwargs)
+        # What an adapter starts from is in no base: kept, to tell afterwards whether it moved.
+        self.adapters_at_start = {
+            name: parameter.detach().cpu().clone()
+            for name, parameter in self.accelerator.unwrap_model(self.model).named_parameters()
+            if name in trained_names and kwargs.get("peft_config") is not None
+        }
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Make the optimizer, and assert that it and the model train what the adaptation says."""
