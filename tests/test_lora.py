@@ -91,16 +91,6 @@ def micro() -> Any:
     return make_micro_model(MODEL, TOKENIZER, 0).eval()
 
 
-@pytest.mark.parametrize("lora", [RANK4, LoraRuns(rank=2, alpha=3, targets=("q_proj", "layers.1.mlp.down_proj"))])
-def test_the_names_are_exactly_what_peft_adds(lora: LoraRuns) -> None:
-    model = micro()
-    plain = {name for name, _ in model.named_parameters()}
-    names = adapter_names(model, lora)
-    wrapped = get_peft_model(model, peft_config(lora))
-    assert names == {name for name, parameter in wrapped.named_parameters() if parameter.requires_grad}
-    assert {base_name(name) for name, _ in wrapped.named_parameters() if name not in names} == plain
-
-
 def test_all_linear_is_everything_but_the_head() -> None:
     assert len(linear_modules(micro())) == 4 * 7  # q, k, v, o, gate, up, down
     assert len(linear_modules(gpt2())) == 2 * 4  # GPT-2's own class of linear maps counts too
@@ -111,16 +101,28 @@ def architecture(name: str) -> Any:
     return micro() if name == "micro" else ARCHITECTURES[name]()
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_every_architecture_gets_its_adapters_and_no_more(name: str) -> None:
+SOME = LoraRuns(rank=2, alpha=3, targets=("q_proj", "layers.1.mlp.down_proj"))
+# A mixture's router and its experts, each one tensor in the model.
+FUSED = {f"model.layers.{index}.mlp.{part}" for index in (0, 1) for part in ("gate", "experts", "experts.base_layer")}
+
+
+@pytest.mark.parametrize(
+    ("name", "lora"), [*((name, RANK4) for name in ("micro", *ARCHITECTURES)), ("micro", SOME), ("llama", SOME)]
+)
+def test_the_adapters_are_two_parameters_of_every_target_and_no_more(name: str, lora: LoraRuns) -> None:
     plain = architecture(name)
-    names = adapter_names(plain, RANK4)
-    wrapped = get_peft_model(architecture(name), peft_config(RANK4))
+    names = adapter_names(plain, lora)
+    targets = set(linear_modules(plain))
+    if lora is SOME:
+        targets = {one for one in targets if one.endswith((".q_proj", "layers.1.mlp.down_proj"))}
+    targets |= FUSED if name == "qwen3-moe" else set()
+    assert names == {
+        f"base_model.model.{target}.lora_{half}.default.weight" for target in targets for half in ("A", "B")
+    }
+    wrapped = get_peft_model(architecture(name), peft_config(lora))
     assert names == {name for name, parameter in wrapped.named_parameters() if parameter.requires_grad}
     rest = {base_name(name) for name, _ in wrapped.named_parameters() if name not in names}
     assert rest == {name for name, _ in plain.named_parameters()}
-    blocks = {name.partition(".layers." if ".layers." in name else ".h.")[2].split(".")[0] for name in names}
-    assert blocks == {"0", "1"}
 
 
 @pytest.mark.parametrize("name", ["micro", *ARCHITECTURES])
@@ -143,8 +145,11 @@ def test_merged_weights_give_the_logits_of_the_adapters(name: str, lora: LoraRun
         torch.testing.assert_close(merged(IDS).logits, wrapped(input_ids=IDS).logits, atol=1e-5, rtol=0)
         assert (merged(IDS).logits - make()(IDS).logits).abs().max() > 0.01
     targets = {f"{name}.weight" for name in linear_modules(make())}
-    for name, tensor in merged.state_dict().items():
-        assert torch.equal(tensor, before[name]) == (name not in targets), name
+    if name == "qwen3-moe":
+        targets |= {f"model.layers.{index}.mlp.{part}" for index in (0, 1)
+                    for part in ("gate.weight", "experts.gate_up_proj", "experts.down_proj")}  # fmt: skip
+    for key, tensor in merged.state_dict().items():
+        assert torch.equal(tensor, before[key]) == (key not in targets), key
 
 
 def test_the_file_is_named_as_peft_names_its_own(tmp_path: Path) -> None:

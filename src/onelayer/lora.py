@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+from peft import LoraConfig, get_peft_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -25,32 +26,25 @@ from onelayer.config import Study, study_file
 from onelayer.errors import UserError
 from onelayer.store import replacing
 
-# GPT-2 keeps its weights transposed; PEFT sees that for itself and says so.
+# PEFT sees for itself that GPT-2 keeps its weights transposed and a mixture its experts in one tensor; it says so.
 warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
+warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys did not match")
 
 # PEFT wraps the model twice, names its one adapter so, and keeps a target's own weight under this name.
 _WRAPPED = "base_model.model."
 _ADAPTER = ".default"
-_KEPT = ".base_layer."
+_KEPT = ".base_layer"
 _METADATA = "lora"
 
 
 def linear_modules(model: nn.Module) -> tuple[str, ...]:
-    """The names of the modules that adapters can stand on: every linear map of the model but its head."""
+    """The names of a model's linear maps but its head: what adapters can stand on."""
     head = model.get_output_embeddings()  # type: ignore[operator]
     return tuple(
         name
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear | Conv1D) and module is not head and name
     )
-
-
-def targeted(model: nn.Module, lora: LoraRuns) -> tuple[str, ...]:
-    """The linear modules that the settings name: all of them, or those whose names end in a target."""
-    linear = linear_modules(model)
-    if lora.targets == "all-linear":
-        return linear
-    return tuple(name for name in linear if any(_is_named(name, target) for target in lora.targets))
 
 
 def _is_named(module: str, target: str) -> bool:
@@ -79,15 +73,20 @@ def check_targets(study: Study, model: nn.Module) -> None:
 
 
 def adapter_names(model: nn.Module, lora: LoraRuns) -> frozenset[str]:
-    """The parameters that adapters add to a plain model, by the names they have once PEFT has wrapped it."""
-    return frozenset(
-        f"{_WRAPPED}{name}.lora_{half}{_ADAPTER}.weight" for name in targeted(model, lora) for half in "AB"
-    )
+    """The parameters that adapters add to a plain model, by the names they have once PEFT has wrapped it.
+
+    Found on a copy of the model without content, so that they are known before the run's own model is touched.
+    """
+    base = {name for name, _ in model.named_parameters()}
+    with torch.device("meta"):
+        copy = type(model)(deepcopy(model.config))
+    wrapped = get_peft_model(copy, peft_config(lora))
+    return frozenset(name for name, _ in wrapped.named_parameters() if base_name(name) not in base)
 
 
 def base_name(name: str) -> str:
     """The name that a parameter of a wrapped model has in the base; any other name stays as it is."""
-    return name.removeprefix(_WRAPPED).replace(_KEPT, ".")
+    return name.removeprefix(_WRAPPED).replace(_KEPT, "")
 
 
 def peft_config(lora: LoraRuns) -> LoraConfig:
@@ -127,22 +126,24 @@ def merge_adapters(model: Any, lora: LoraRuns, path: Path) -> None:
     Raises UserError where the file's tensors are not exactly those that the adapters have on this base.
     """
     tensors = load_file(path)
-    expected = {name.replace(_ADAPTER, "") for name in adapter_names(model, lora)}
-    if tensors.keys() != expected:
-        odd = sorted(tensors.keys() ^ expected)
+    wrapped = get_peft_model(model, peft_config(lora))
+    places = {
+        name.replace(_ADAPTER, ""): parameter
+        for name, parameter in wrapped.named_parameters()
+        if parameter.requires_grad
+    }
+    if tensors.keys() != places.keys():
+        odd = sorted(tensors.keys() ^ places.keys())
         raise UserError(
             f"{path}: expected adapters for this base, found missing or without a place: {', '.join(odd[:3])}"
         )
-    wrapped = get_peft_model(model, peft_config(lora))
-    parameters = dict(wrapped.named_parameters())
-    for name, tensor in tensors.items():
-        place = parameters[name.removesuffix(".weight") + f"{_ADAPTER}.weight"]
-        if place.shape != tensor.shape:
-            raise UserError(
-                f"{path}: tensor {name} of shape {list(tensor.shape)} has no place in this base; found"
-                f" {list(place.shape)}"
-            )
-    set_peft_model_state_dict(wrapped, tensors)
     with torch.no_grad():
+        for name, tensor in tensors.items():
+            if places[name].shape != tensor.shape:
+                raise UserError(
+                    f"{path}: tensor {name} of shape {list(tensor.shape)} has no place in this base; found"
+                    f" {list(places[name].shape)}"
+                )
+            places[name].copy_(tensor)
         wrapped.merge_and_unload()
     model.requires_grad_(True)  # as before: PEFT froze the base to wrap it
