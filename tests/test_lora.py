@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
+import rl.test_agents as agents
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import phases, training
 from onelayer.adaptation import AdaptationError, apply_adaptation, check_moved
@@ -35,9 +37,12 @@ from onelayer.lora import adapter_names, base_name, linear_modules, peft_config,
 from onelayer.manifest import read_manifest
 from onelayer.models import adapt, export_model, make_micro_model
 from onelayer.records import read_records
-from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
+from onelayer.rl.agents import AgentTrainer
+from onelayer.rl.episodes import Arena
+from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, prompt_dataset
 from onelayer.state import StudyState
 from onelayer.training import Workplace
+from rl.test_agents import study_of
 from rl.test_grpo import MODEL, TOKENIZER, reward
 from rl.test_grpo import training as settings_of
 
@@ -249,6 +254,33 @@ def test_a_base_that_moved_and_an_adapter_that_did_not_are_errors(tmp_path: Path
         model.get_base_model().model.layers[1].mlp.up_proj.base_layer.weight[0] += 1e-7
     with pytest.raises(AdaptationError, match=r"up_proj\.base_layer\.weight: frozen, yet it differs"):
         check_moved(model, files, trainer.optimizer, names, start)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_agents_train_adapters_too(tmp_path: Path, precision: str) -> None:
+    study, run = study_of("gigpo", kl=0.01), lora_run()
+    model = make_micro_model(study.model, agents.TOKENIZER, 0)  # type: ignore[arg-type]
+    model.save_pretrained(tmp_path / "base")
+    workplace = Workplace("agents", 0, run.name, "f", 1e9)
+    args = grpo_config(study.training, 1e-2, workplace, precision, "gigpo", 4)
+    args.output_dir = str(tmp_path / "out")
+    with closing(Arena(agents.TetheredTask(), 512, study.grading)) as arena:
+        trainer = AgentTrainer(
+            model=model,
+            args=args,
+            train_dataset=prompt_dataset(agents.PROBLEMS),
+            processing_class=agents.TOKENIZER,
+            trained_names=apply_adaptation(model, run),
+            workplace=workplace,
+            peft_config=peft_config(RANK4),
+            study=study,
+            arena=arena,
+            problems=agents.PROBLEMS,
+        )
+        trainer.train()
+    files = list((tmp_path / "base").glob("*.safetensors"))
+    assert check_moved(trainer.model, files, trainer.optimizer, trainer.trained_names, trainer.adapters_at_start)
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
 
 
 def tiny_settings(**lora: Any) -> dict[str, Any]:
