@@ -56,6 +56,17 @@ class TestRefusals:
             (("model", "kind"), "huge", "model.kind: found 'huge'; expected one of 'micro', 'folder'"),
             (("model",), {}, "model.kind: missing"),
             (("runs", "layers"), "some", "runs.layers: expected all or a list of layers, found 'some'"),
+            (
+                ("runs", "tuned_layers"),
+                {"layers": [2], "learning_rates": [1.0]},
+                "tiny.yaml: runs.tuned_layers.layers[0]: found layer 2, expected 0 to 1 (the model has 2 layers)",
+            ),
+            (("runs", "tuned_layers"), {"layers": [0]}, "runs.tuned_layers.learning_rates: missing"),
+            (
+                ("runs", "tuned_layers"),
+                {"layers": "worst", "learning_rates": [1.0]},
+                "runs.tuned_layers.layers: expected best, all or a list, found 'worst'",
+            ),
             (("task", "careless"), 1.5, "task.careless: found 1.5; Input should be less than or equal to 1"),
             (("task", "operations"), ["+", "+"], "expected each value once, found + more than once"),
             (("algorithm",), "ppo", "algorithm: found 'ppo'; Input should be 'grpo'"),

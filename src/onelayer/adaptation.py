@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from onelayer.grid import Run
+from onelayer.lora import adapter_names, base_name
 
 
 class AdaptationError(RuntimeError):
@@ -82,7 +84,14 @@ def block_prefixes(model: nn.Module) -> tuple[str, ...]:
 
 
 def trained_names(model: nn.Module, run: Run) -> frozenset[str]:
-    """The names of the parameters that a run trains: every one, or those of its layers (attention, MLP, norms)."""
+    """The names of the parameters that a run trains: every one, or those of its layers (attention, MLP, norms).
+
+    Of a LoRA run, those of the adapters that the trainer will put on the model.
+    """
+    if run.lora is not None:
+        return adapter_names(model, run.lora)
+    if run.best and not run.layers:
+        raise AdaptationError(f"{run.name}: its layer is not known yet")
     names = frozenset(name for name, _ in model.named_parameters())
     if not run.layers:
         return names
@@ -141,7 +150,11 @@ def _hash(tensor: torch.Tensor) -> str:
 
 
 def check_moved(
-    model: nn.Module, base: dict[str, str], optimizer: torch.optim.Optimizer, names: frozenset[str]
+    model: nn.Module,
+    base: Mapping[str, str],
+    optimizer: torch.optim.Optimizer,
+    names: frozenset[str],
+    added: Mapping[str, str] | None = None,
 ) -> bool:
     """Assert, after a run, that what should move moved and that every other tensor is bit-for-bit the base's.
 
@@ -150,6 +163,7 @@ def check_moved(
         base: `tensor_hashes` of the base as it was loaded.
         optimizer: what trained it.
         names: the parameters that were to train.
+        added: the hashes of the parameters that the base lacks (adapters), as they were before the first step.
 
     Returns whether anything moved. A run whose every reward was equal within each group has no gradient and
     moves nothing: that is a finding, not an error. Raises AdaptationError where a frozen tensor changed, or
@@ -157,9 +171,11 @@ def check_moved(
     """
     parameters = dict(model.named_parameters())
     found = tensor_hashes(model)
-    if found.keys() != base.keys():
-        raise AdaptationError(f"tensors that only the model or only the base has: {sorted(found.keys() ^ base.keys())}")
-    changed = {name for name, sha in found.items() if sha != base[name]}
+    start = {name: sha for name in found if (sha := (added or {}).get(name, base.get(base_name(name))))}
+    odd = (found.keys() ^ start.keys()) | (base.keys() - {base_name(name) for name in found})
+    if odd:
+        raise AdaptationError(f"tensors that only the model or only the base has: {sorted(odd)}")
+    changed = {name for name, sha in found.items() if sha != start[name]}
     for name in sorted(changed - names):
         what = "frozen" if name in parameters else "a buffer"
         raise AdaptationError(f"{name}: {what}, yet it differs from the base")

@@ -100,15 +100,34 @@ def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> No
 
 
 @app.command()
-def choose_rate(study: StudyName) -> None:
+def choose_rate(
+    study: StudyName,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", help="Choose a baseline's own rate, such as that of lora-r16 or tuned-layer-07."),
+    ] = None,
+) -> None:
     """Choose the learning rate from the search's records on select."""
     from onelayer.config import load_study
+    from onelayer.grid import find_family
     from onelayer.search import choose_rate as choose
 
-    chosen = choose(load_study(study))
+    settings = load_study(study)
+    chosen = choose(settings, find_family(settings, baseline) if baseline else None)
     for row in chosen["search"]:
         print(f"{study}/{row['run']}: {row['select_score']:.4f} on select")
-    print(f"{study}: learning rate {chosen['learning_rate']:g}")
+    of = f"{study}, {baseline}" if baseline else study
+    print(f"{of}: learning rate {chosen['learning_rate']:g}")
+
+
+@app.command()
+def rank(study: StudyName) -> None:
+    """Rank the layers by their scores on select, for runs that train the best one."""
+    from onelayer.config import load_study
+    from onelayer.search import rank_layers
+
+    for row in rank_layers(load_study(study))["layers"]:
+        print(f"{study}: layer {row['layer']}: {row['select_score']:.4f} on select")
 
 
 @app.command()

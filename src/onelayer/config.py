@@ -21,6 +21,7 @@ from pydantic import (
 )
 from yaml import YAMLError
 
+from onelayer.baseline_settings import LoraRuns, TunedLayers
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
@@ -108,7 +109,7 @@ class Training(Settings):
 
 
 class Runs(Settings):
-    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search."""
+    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search, the baselines."""
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)] = (
         0,
@@ -123,6 +124,8 @@ class Runs(Settings):
     search_seeds: Annotated[
         tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)
     ] = (0,)
+    lora: LoraRuns | None = None
+    tuned_layers: TunedLayers | None = None
 
 
 class Evaluation(Settings):
@@ -222,16 +225,30 @@ class Study(Settings):
 
         Raises UserError where a layer lies beyond the model.
         """
+        return self._checked_layers("runs.layers", self.runs.layers)
+
+    @property
+    def tuned_layers(self) -> tuple[int, ...]:
+        """The layers whose rate is searched for them alone, ascending; none where that is the best one.
+
+        Raises UserError where a layer lies beyond the model.
+        """
+        tuned = self.runs.tuned_layers
+        if tuned is None or tuned.layers == "best":
+            return ()
+        return self._checked_layers("runs.tuned_layers.layers", tuned.layers)
+
+    def _checked_layers(self, key: str, layers: Literal["all"] | tuple[int, ...]) -> tuple[int, ...]:
         count = self.model.layer_count()
-        if self.runs.layers == "all":
+        if layers == "all":
             return tuple(range(count))
-        for index, layer in enumerate(self.runs.layers):
+        for index, layer in enumerate(layers):
             if layer >= count:
                 raise UserError(
-                    f"{study_file(self.name)}: runs.layers[{index}]: found layer {layer}, expected 0 to"
+                    f"{study_file(self.name)}: {key}[{index}]: found layer {layer}, expected 0 to"
                     f" {count - 1} (the model has {count} layers)"
                 )
-        return tuple(sorted(self.runs.layers))
+        return tuple(sorted(layers))
 
 
 class ReportOptions(Settings):
@@ -325,5 +342,5 @@ def load_study(name: str) -> Study:
     merged = OmegaConf.to_container(OmegaConf.merge(load_params().defaults, own))
     assert isinstance(merged, dict)
     study = _validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
-    _ = study.layers  # a layer beyond the model is refused here, before anything is written
+    _ = study.layers, study.tuned_layers  # a layer beyond the model is refused here, before anything is written
     return study

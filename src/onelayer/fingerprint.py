@@ -22,7 +22,7 @@ PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
 TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
-ANALYSIS_RECIPE = 2
+ANALYSIS_RECIPE = 3
 # The rules by which mathematics and options are judged (docs/method.md).
 RULES_RECIPE = 1
 
@@ -73,6 +73,13 @@ def training_settings(study: Study, run: Run) -> Payload:
         "training": _changed(study.training, exclude={"learning_rates"}),
         "grading": _grading_settings(study),
     }
+    if run.lora is not None:
+        targets = run.lora.targets
+        payload["lora"] = {
+            "rank": run.lora.rank,
+            "alpha": run.lora.adapter_alpha,
+            "targets": targets if isinstance(targets, str) else sorted(targets),
+        }
     return payload | _use_settings(study)
 
 

@@ -27,6 +27,7 @@ _DISTRIBUTIONS = (
     "torch",
     "transformers",
     "trl",
+    "peft",
     "accelerate",
     "datasets",
     "tokenizers",

@@ -22,6 +22,7 @@ from transformers.utils import logging as hf_logging
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fetch import fetch_model
+from onelayer.lora import merge_adapters, read_lora
 from onelayer.manifest import Manifest, damage, files_folder, read_manifest
 from onelayer.model_settings import MicroModel
 from onelayer.store import ADAPTED, disk_errors, replacing, run_folder
@@ -181,10 +182,14 @@ def save_adapted(model: Any, names: frozenset[str], path: Path) -> None:
 
 
 def adapt(model: Any, path: Path) -> None:
-    """Lay a run's tensors over the base, in place.
+    """Lay a run's tensors over the base, in place; adapters are merged into the weights they stand on.
 
     Raises UserError where the file names a tensor that the model lacks or gives it another shape.
     """
+    lora = read_lora(path)
+    if lora is not None:
+        merge_adapters(model, lora, path)
+        return
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, tensor in load_file(path).items():

@@ -36,7 +36,7 @@ def print_plan(studies: Sequence[Study]) -> None:
                 to_evaluate.append(run.name)
             table.add_row(
                 run.name,
-                _layers(run),
+                _layers(run, state.best_layer),
                 "done" if training.done else f"would train: {training.reason}",
                 "done" if evaluation.done else f"would sample: {evaluation.reason}",
             )
@@ -65,9 +65,13 @@ def print_status(studies: Sequence[Study]) -> None:
         console.print(f"{study.name}: {finished} of {len(runs)} runs are trained and evaluated", highlight=False)
 
 
-def _layers(run: Run) -> str:
+def _layers(run: Run, best: int | None) -> str:
     if run.kind == "base":
         return "none"
+    if run.lora is not None:
+        return f"adapters of rank {run.lora.rank}"
+    if run.best:
+        return "best on select" if best is None else f"{best} (best on select)"
     return ", ".join(map(str, run.layers)) or "all parameters"
 
 

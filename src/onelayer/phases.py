@@ -106,6 +106,8 @@ def verify(study: Study, thorough: bool) -> list[str]:
             if not receipt.exists() or not all(standing.done for standing in standings.values()):
                 receipt.unlink(missing_ok=True)
                 whole = False
+    for path in state.void_choices():
+        path.unlink()
     if not whole:
         analysis_file(study.name).unlink(missing_ok=True)
         study_page(study.name).unlink(missing_ok=True)

@@ -55,9 +55,14 @@ def job_receipt(study: str, job: str, phase: str) -> Path:
     return study_folder(study) / "jobs" / f"{job}.{phase}.json"
 
 
-def learning_rate_file(study: str) -> Path:
-    """The learning rate that the search chose, with every rate tried and its score."""
-    return study_folder(study) / "learning_rate.json"
+def learning_rate_file(study: str, family: str | None = None) -> Path:
+    """The learning rate that the search chose, the study's or a baseline's own, with every rate tried and its score."""
+    return study_folder(study) / ("learning_rate.json" if family is None else f"rates/{family}.json")
+
+
+def ranking_file(study: str) -> Path:
+    """The layers in the order of their scores on ``select``."""
+    return study_folder(study) / "ranking.json"
 
 
 def study_page(study: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from onelayer.errors import UserError
 from onelayer.fingerprint import digest
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
+from onelayer.lora import check_targets, peft_config, save_adapters
 from onelayer.manifest import Meter, write_manifest
 from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
 from onelayer.pinning import usable_base
@@ -53,6 +55,7 @@ def train_run(study: Study, run: Run) -> None:
     payload = StudyState(study).expected_training(run)
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
+    run = replace(run, layers=tuple(payload["layers"]))  # of the best layer's run, known by now
     meter = Meter()
     use_threads(study.resources.threads)
     base = usable_base(study)
@@ -62,6 +65,8 @@ def train_run(study: Study, run: Run) -> None:
     hashes = tensor_hashes(model)
     # TRL reads the reference model from the path that the configuration names.
     model.config._name_or_path = str(base_folder(base))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    check_targets(study, model)
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
     common: dict[str, Any] = {
@@ -73,6 +78,7 @@ def train_run(study: Study, run: Run) -> None:
         "workplace": workplace,
         "chat": study.model.chat,
         "stop": study.model.stop,
+        "peft_config": None if run.lora is None else peft_config(run.lora),
     }
     precision = study.model.precision
     config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
@@ -90,7 +96,7 @@ def train_run(study: Study, run: Run) -> None:
             run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)
-    moved = check_moved(model, hashes, trainer.optimizer, names)
+    moved = check_moved(model, hashes, trainer.optimizer, names, trainer.adapters_at_start)
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
@@ -98,7 +104,10 @@ def train_run(study: Study, run: Run) -> None:
             flush=True,
         )
     folder = run_folder(study.name, run.name)
-    save_adapted(model, names, folder / ADAPTED)
+    if run.lora is None:
+        save_adapted(model, names, folder / ADAPTED)
+    else:
+        save_adapters(model, names, run.lora, folder / ADAPTED)
     # A step whose every judgement broke has no reward: no number is kept for it.
     # TRL takes an episode's row for one answer, which no end token ends: its share of clipped ones says nothing there.
     curves = {theirs: ours for theirs, ours in _CURVES.items() if not (study.is_agent and ours == "clipped")}
@@ -119,6 +128,7 @@ def train_run(study: Study, run: Run) -> None:
         {
             "kind": run.kind,
             "layers": list(run.layers),
+            **({} if run.lora is None else {"lora": payload["lora"]}),
             "training_seed": run.seed,
             "learning_rate": payload["learning_rate"],
             "moved": moved,
@@ -129,7 +139,7 @@ def train_run(study: Study, run: Run) -> None:
                 * study.training.group_size
             ),
             "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
-            "parameters": sum(p.numel() for p in model.parameters()),
+            "parameters": parameters,
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,

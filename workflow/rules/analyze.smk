@@ -1,9 +1,7 @@
 rule analyze:
     input:
-        rate="data/{study}/learning_rate.json",
-        records=lambda wildcards: receipts(
-            wildcards, "evaluated", {"base", "search", "full", "layer"}
-        ),
+        rates=lambda wildcards: rates(wildcards.study),
+        records=lambda wildcards: receipts(wildcards, "evaluated"),
     output:
         "data/{study}/analysis.json",
     log:

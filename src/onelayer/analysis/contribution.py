@@ -20,11 +20,16 @@ lie above zero, C is undefined and no number is given.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from onelayer.analysis.problem_sets import Matrix, ProblemSets
+
+# What is held against full training: a layer by its number, a baseline by its name.
+Arm: TypeAlias = int | str
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Contribution:
-    """C of one layer: the figure, its interval, and the figure of each of the layer's seeds."""
+    """C of one layer or baseline: the figure, its interval, and the figure of each of its seeds."""
 
     interval: Interval
     per_seed: tuple[float, ...]
@@ -95,15 +100,15 @@ class Scan:
         base: S_base and its interval.
         full: S_full and its interval.
         gain: S_full − S_base and its interval.
-        scores: S_k and its interval, by layer.
-        contributions: C(k) by layer; None where the gain is not clearly above zero.
+        scores: S_k and its interval, by layer or baseline.
+        contributions: C(k), or a baseline's share of the gain; None where the gain is not clearly above zero.
     """
 
     base: Interval
     full: Interval
     gain: Interval
-    scores: dict[int, Interval]
-    contributions: dict[int, Contribution | None]
+    scores: dict[Arm, Interval]
+    contributions: dict[Arm, Contribution | None]
 
     @property
     def defined(self) -> bool:
@@ -111,30 +116,30 @@ class Scan:
         return self.gain.low > 0
 
 
-def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Bootstrap) -> Scan:
-    """Estimate every layer's contribution on one split.
+def scan(base: Matrix, full: Matrix, arms: dict[Arm, Matrix], bootstrap: Bootstrap) -> Scan:
+    """Estimate on one split every layer's contribution, and every baseline's share of the gain by the same formula.
 
     Args:
         base: the base's mean by problem, shape (1, problems).
         full: the full runs' means by problem, shape (seeds, problems).
-        layers: each layer's runs, shape (seeds, problems).
-        bootstrap: the draws.
+        arms: each layer's or baseline's runs, shape (seeds, problems).
+        bootstrap: the draws; they are taken in the order of the arms.
     """
     score_of = bootstrap.sets.score
     base_score, full_score = score_of(base), score_of(full)
     base_draws, full_draws = bootstrap.scores(base), bootstrap.scores(full)
     gain = bootstrap.interval(full_score - base_score, full_draws - base_draws)
-    scores: dict[int, Interval] = {}
-    contributions: dict[int, Contribution | None] = {}
-    for layer, runs in layers.items():
+    scores: dict[Arm, Interval] = {}
+    contributions: dict[Arm, Contribution | None] = {}
+    for arm, runs in arms.items():
         draws = bootstrap.scores(runs)
         score = score_of(runs)
-        scores[layer] = bootstrap.interval(score, draws)
-        contributions[layer] = None
+        scores[arm] = bootstrap.interval(score, draws)
+        contributions[arm] = None
         if gain.low > 0:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratios = np.nan_to_num((draws - base_draws) / (full_draws - base_draws))
-            contributions[layer] = Contribution(
+            contributions[arm] = Contribution(
                 bootstrap.interval(contribution(score, base_score, full_score), ratios),
                 tuple(contribution(score_of(one), base_score, full_score) for one in runs),
             )
@@ -150,6 +155,11 @@ def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Boots
 def contribution(score: float, base: float, full: float) -> float:
     """C of one score. Raises ZeroDivisionError where full equals base."""
     return (score - base) / (full - base)
+
+
+def deviation(figures: Sequence[float]) -> float | None:
+    """The standard deviation over seeds, unbiased in its square (n − 1); None of a single one."""
+    return float(np.std(figures, ddof=1)) if len(figures) > 1 else None
 
 
 def relative_depth(layer: int, layers: int) -> float:

@@ -29,6 +29,8 @@ def write_report(studies: Sequence[str], options: ReportOptions) -> Path:
     write_bytes(TABLES / "correlations.csv", tables.correlations(pairs).to_csv(index=False).encode())
     for name, make in (
         ("contributions", tables.contributions),
+        ("settings", tables.settings),
+        ("baselines", tables.baselines),
         ("learning_rates", tables.learning_rates),
         ("curves", tables.curves),
     ):
@@ -86,8 +88,10 @@ def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
         )
         return text
 
-    rates = tables.learning_rates(analysis)
-    rates["learning_rate"] = rates["learning_rate"].map("{:g}".format)
+    rates, baselines = tables.learning_rates(analysis), tables.baselines(analysis)
+    for frame in (rates, baselines):
+        frame["learning_rate"] = frame["learning_rate"].map("{:g}".format)
+    baselines["layer"] = baselines["layer"].astype("string").fillna("all")
     return {
         "analysis": analysis,
         "number": lambda value: f"{value:.{decimals}f}",
@@ -95,6 +99,8 @@ def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
         "search": figures.search(analysis),
         "curves": figures.curves(analysis),
         "contributions": shown(tables.contributions(analysis)),
+        "settings": shown(tables.settings(analysis)),
+        "baselines": shown(baselines) if analysis["baselines"] else None,
         "learning_rates": shown(rates),
         "runs": shown(tables.runs(analysis)),
     }

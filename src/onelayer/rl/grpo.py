@@ -29,7 +29,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
-from onelayer.adaptation import check_trainable
+from onelayer.adaptation import check_trainable, tensor_hashes
 from onelayer.config import Training
 from onelayer.grading.worker import Grader
 from onelayer.model_settings import Chat
@@ -98,6 +98,7 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
 
     def __init__(
         self,
+        model: Any,
         *args: Any,
         trained_names: frozenset[str],
         workplace: Workplace,
@@ -108,14 +109,18 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         self.trained_names = trained_names
         self._workplace = workplace
         self._chat = chat
-        super().__init__(*args, **kwargs)
-        model = self.accelerator.unwrap_model(self.model)
-        self.eos_token_ids = list(end_ids(model, self._tokenizer, stop))
         if not model.get_input_embeddings().weight.requires_grad:
             # With gradient checkpointing, transformers makes the embeddings' output ask for a gradient, at
-            # the start and again after every rollout. That would send the backward pass through every frozen
-            # layer; checkpointing without re-entrance needs no such thing.
+            # the start and again after every rollout (and TRL once more where there are adapters). That would
+            # send the backward pass through every frozen layer; checkpointing without re-entrance needs no such thing.
             model.enable_input_require_grads = lambda: None
+        super().__init__(model, *args, **kwargs)
+        model = self.accelerator.unwrap_model(self.model)
+        self.eos_token_ids = list(end_ids(model, self._tokenizer, stop))
+        # What an adapter starts from is in no base: its hash is kept, to tell afterwards whether it moved.
+        self.adapters_at_start: dict[str, str] = {}
+        if kwargs.get("peft_config") is not None:
+            self.adapters_at_start = {k: sha for k, sha in tensor_hashes(model).items() if k in trained_names}
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Make the optimizer, and assert that it and the model train what the adaptation says."""
