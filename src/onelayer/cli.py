@@ -33,11 +33,45 @@ JobName = Annotated[
 
 
 @app.command()
-def plan(studies: StudyNames = None) -> None:
-    """Show every run: what is done, what would run, and why."""
+def plan(
+    studies: StudyNames = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Show what the studies cost instead.")] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="With --cost: a100, h100 or h200, by its published peaks. Default: this machine."),
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(min=1, help="With --cost: mean tokens of a response, whatever was measured.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="With --cost: print JSON.")] = False,
+) -> None:
+    """Show every run: what is done, what would run, and why; or what it all costs."""
+    if cost:
+        from onelayer.cost_table import print_costs, print_costs_json, study_cost
+
+        costs = [study_cost(study, device, tokens) for study in _studies(studies)]
+        (print_costs_json if json else print_costs)(costs)
+        return
+    if device or tokens or json:
+        raise UserError("plan: --device, --tokens and --json belong to --cost")
     from onelayer.overview import print_plan
 
     print_plan(_studies(studies))
+
+
+@app.command()
+def calibrate(
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="Threads to measure with. Default: 1, and every core.")
+    ] = None,
+) -> None:
+    """Measure how fast this machine is, for `plan --cost`: writes calibration.json."""
+    from onelayer.calibrate import write_calibration
+    from onelayer.machine import CALIBRATION
+
+    for machine in write_calibration(threads or [], CALIBRATION):
+        print(f"{machine.name}, {machine.threads} threads: {machine.source}")
+    print(f"calibration: {CALIBRATION}")
 
 
 @app.command()

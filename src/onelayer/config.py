@@ -225,6 +225,40 @@ class Resources(Settings):
     worlds: PositiveInt = 32
 
 
+class Generation(Settings):
+    """What samples the answers, in training and evaluation alike.
+
+    Attributes:
+        backend: ``vllm`` is another sampler with other draws, and needs a CUDA device.
+        mode: whether vLLM runs in the same process, or on the server at ``server``.
+        memory_share: of the device's memory, that a colocated vLLM may take.
+        max_logprob_difference: mean difference a token, in nats, between vLLM's log-probabilities and the model's,
+            beyond which a run ends.
+        checked_answers: answers that this is measured on, each time vLLM is sent new weights.
+    """
+
+    backend: Literal["transformers", "vllm"] = "transformers"
+    mode: Literal["colocate", "server"] = "colocate"
+    server: str = "http://localhost:8000"
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    max_logprob_difference: PositiveFloat = 0.05
+    checked_answers: PositiveInt = 8
+
+
+class Cost(Settings):
+    """What `onelayer plan --cost` takes for granted where nothing is measured yet; it decides no result.
+
+    Attributes:
+        device: the machine it counts hours of; this one where not given.
+        prompt_tokens: mean tokens of a prompt (of an episode: of its first view).
+        response_tokens: mean tokens of a response (of an episode: of all that follows its first view).
+    """
+
+    device: str | None = None
+    prompt_tokens: PositiveFloat | None = None
+    response_tokens: PositiveFloat | None = None
+
+
 class Study(Settings):
     """One model × algorithm × training set × evaluation suite."""
 
@@ -238,7 +272,9 @@ class Study(Settings):
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
     analysis: Analysis = Analysis()
+    generation: Generation = Generation()
     resources: Resources = Resources()
+    cost: Cost = Cost()
 
     @model_validator(mode="after")
     def _micro_needs_a_corpus(self) -> Self:
@@ -262,6 +298,15 @@ class Study(Settings):
         ):
             if key in self.training.model_fields_set and not fits:
                 raise ValueError(f"training.{key} belongs to {what}")
+        return self
+
+    @model_validator(mode="after")
+    def _worlds_need_our_sampler(self) -> Self:
+        if self.generation.backend == "vllm" and self.is_agent:
+            raise ValueError(
+                "generation.backend: found vllm; episodes are played on one cache of keys and values, which"
+                f" transformers alone offers here (task.kind {self.task.kind})"
+            )
         return self
 
     @property

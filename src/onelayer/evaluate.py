@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
-from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest, write_manifest
-from onelayer.models import adapt, base_manifest, load_base, load_tokenizer
+from onelayer.manifest import EVALUATION_MANIFEST, Manifest, Meter, damage, read_manifest, write_manifest
+from onelayer.models import adapt, base_folder, base_manifest, load_base, load_tokenizer
 from onelayer.prepare import read_problems
 from onelayer.records import read_records, summarize, write_records
 from onelayer.rl.episodes import Arena
 from onelayer.rl.rollout import Decoding, generate
+from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, RECORDS, SCORES, run_folder, write_json
@@ -36,6 +38,8 @@ def evaluate_run(study: Study, run: Run) -> None:
     payload = StudyState(study).expected_evaluation(run)
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
+    if study.generation.backend == "vllm":
+        check_vllm(study.name)
     meter = Meter()
     use_threads(study.resources.threads)
     base = base_manifest(study)
@@ -49,6 +53,7 @@ def evaluate_run(study: Study, run: Run) -> None:
         adapt(model, folder / ADAPTED)
     model.eval()
     tokenizer = load_tokenizer(base)
+    sampler = _sampler(study, run, base, model, tokenizer) if study.generation.backend == "vllm" else None
     rows: list[dict[str, Any]] = []
     with closing(_judge(study)) as judge:
         for split in evaluated_splits(run):
@@ -58,7 +63,7 @@ def evaluate_run(study: Study, run: Run) -> None:
                 made = (
                     _episodes(asked, judge, model, tokenizer)
                     if isinstance(judge, Arena)
-                    else _answers(asked, judge, model, tokenizer)
+                    else _answers(asked, judge, model, tokenizer, sampler)
                 )
                 rows += made
                 right = sum(row["correct"] for row in made) / len(made)
@@ -118,13 +123,25 @@ class _Asked:
         }
 
 
+def _sampler(study: Study, run: Run, base: Manifest, model: Any, tokenizer: Any) -> VllmSampler:
+    model.config._name_or_path = str(base_folder(base))  # vLLM starts from the base, and is then sent the run's weights
+    problems = [problem for split in evaluated_splits(run) for problem in read_problems(study, split)]
+    limit = study.evaluation.max_tokens
+    engine = open_engine(study.generation, model, tokenizer, problems, limit, Accelerator())
+    sampler = VllmSampler(engine, frozenset(), study.generation)
+    sampler.sync(model)
+    return sampler
+
+
 def _judge(study: Study) -> Grader | Arena:
     if study.is_agent:
         return Arena(make_agent_task(study), study.resources.worlds, study.grading)
     return Grader(make_task(study), study.grading)
 
 
-def _answers(asked: _Asked, grader: Grader, model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+def _answers(
+    asked: _Asked, grader: Grader, model: Any, tokenizer: Any, sampler: VllmSampler | None
+) -> list[dict[str, Any]]:
     study, problems = asked.study, asked.problems
     ends = end_ids(model, tokenizer)
     decoding = asked.limits(ends, tokenizer.pad_token_id)
@@ -137,7 +154,11 @@ def _answers(asked: _Asked, grader: Grader, model: Any, tokenizer: Any) -> list[
         batch = wanted[start : start + study.evaluation.batch_size]
         seeds = None if asked.greedy else [asked.seed(index, sample) for index, sample in batch]
         with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
-            answers = generate(model, [prompts[index] for index, _ in batch], decoding, seeds)
+            batch_prompts = [prompts[index] for index, _ in batch]
+            if sampler is None:
+                answers = generate(model, batch_prompts, decoding, seeds)
+            else:
+                answers, _ = sampler.generate(model, batch_prompts, decoding, seeds)
         made += [(index, sample, answer) for (index, sample), answer in zip(batch, answers, strict=True)]
     made.sort(key=lambda row: row[:2])
     texts = tokenizer.batch_decode([answer for _, _, answer in made], skip_special_tokens=True)

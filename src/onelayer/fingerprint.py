@@ -65,7 +65,7 @@ def training_settings(study: Study, run: Run) -> Payload:
         "training": _changed(study.training, exclude={"learning_rates"}),
         "grading": _grading_settings(study),
     }
-    return payload | _precision_setting(study)
+    return payload | _precision_setting(study) | _backend_setting(study)
 
 
 def training_payload(study: Study, run: Run, learning_rate: float, train_sha: str, base_sha: str) -> Payload:
@@ -87,7 +87,7 @@ def evaluation_settings(study: Study, run: Run) -> Payload:
         "grading": _grading_settings(study),
         "splits": list(evaluated_splits(run)),
     }
-    return payload | _precision_setting(study)
+    return payload | _precision_setting(study) | _backend_setting(study)
 
 
 def evaluation_payload(study: Study, run: Run, weights_sha: str, split_shas: dict[str, str]) -> Payload:
@@ -102,6 +102,11 @@ def evaluated_splits(run: Run) -> tuple[str, ...]:
 
 def _precision_setting(study: Study) -> Payload:
     return {} if study.precision == "float32" else {"precision": study.precision}
+
+
+def _backend_setting(study: Study) -> Payload:
+    """What draws the answers; where it runs, and how it is watched, changes none."""
+    return {} if study.generation.backend == "transformers" else {"backend": study.generation.backend}
 
 
 def _grading_settings(study: Study) -> Payload:

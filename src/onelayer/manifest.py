@@ -36,8 +36,8 @@ _DISTRIBUTIONS = (
     "scipy",
     "pyarrow",
 )
-# Worlds that not every installation has.
-_OPTIONAL = ("textworld-express", "scienceworld", "alfworld", "textworld")
+# What not every installation has: vLLM and worlds.
+_OPTIONAL = ("vllm", "textworld-express", "scienceworld", "alfworld", "textworld")
 
 
 class Manifest(BaseModel):

@@ -5,25 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from onelayer.config import Study
+from onelayer.console import console
 from onelayer.grid import Run, all_runs
 from onelayer.records import read_scores
 from onelayer.state import StudyState
 from onelayer.store import PROGRESS, is_held, work_folder
 
 
-def _console() -> Console:
-    console = Console()
-    # Into a file or a pipe nothing may be cut off at the width of a terminal that is not there.
-    return console if console.is_terminal else Console(width=200)
-
-
 def print_plan(studies: Sequence[Study]) -> None:
     """Print every run of the studies: what is done and what would run."""
-    console = _console()
+    out = console()
     for study in studies:
         state = StudyState(study, preview=True)
         table = Table("run", "layers", "training", "evaluation", title=f"{study.name} ({study.algorithm})")
@@ -40,14 +34,14 @@ def print_plan(studies: Sequence[Study]) -> None:
                 "done" if training.done else f"would train: {training.reason}",
                 "done" if evaluation.done else f"would sample: {evaluation.reason}",
             )
-        console.print(table)
-        console.print(f"{study.name}: would train {_listed(to_train)}", highlight=False)
-        console.print(f"{study.name}: would sample {_listed(to_evaluate)}", highlight=False)
+        out.print(table)
+        out.print(f"{study.name}: would train {_listed(to_train)}", highlight=False)
+        out.print(f"{study.name}: would sample {_listed(to_evaluate)}", highlight=False)
 
 
 def print_status(studies: Sequence[Study]) -> None:
     """Print where every run of the studies stands."""
-    console = _console()
+    out = console()
     for study in studies:
         state = StudyState(study)
         table = Table("run", "state", "select", "report", title=study.name)
@@ -61,8 +55,8 @@ def print_status(studies: Sequence[Study]) -> None:
                 select = f"{scores['select']['score']:.3f}"
                 report = f"{scores['report']['score']:.3f}" if "report" in scores else "not sampled"
             table.add_row(run.name, _state_of(study, state, run), select, report)
-        console.print(table)
-        console.print(f"{study.name}: {finished} of {len(runs)} runs are trained and evaluated", highlight=False)
+        out.print(table)
+        out.print(f"{study.name}: {finished} of {len(runs)} runs are trained and evaluated", highlight=False)
 
 
 def _layers(run: Run) -> str:

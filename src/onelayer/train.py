@@ -19,6 +19,7 @@ from onelayer.prepare import read_problems
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
+from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
 from onelayer.tasks import make_agent_task, make_task
@@ -52,6 +53,8 @@ def train_run(study: Study, run: Run) -> None:
     payload = StudyState(study).expected_training(run)
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
+    if study.generation.backend == "vllm":
+        check_vllm(study.name)
     meter = Meter()
     use_threads(study.resources.threads)
     base = base_manifest(study)
@@ -81,7 +84,15 @@ def train_run(study: Study, run: Run) -> None:
             run_trainer(trainer, workplace)
     else:
         with closing(Grader(make_task(study), study.grading)) as grader:
-            trainer = OneLayerGRPOTrainer(args=config(), reward_funcs=make_reward(grader, problems), **common)
+            trainer = OneLayerGRPOTrainer(
+                args=config(),
+                reward_funcs=make_reward(grader, problems),
+                **common,
+            )
+            if study.generation.backend == "vllm":
+                tokenizer, limit = common["processing_class"], study.training.max_tokens
+                engine = open_engine(study.generation, model, tokenizer, problems, limit, trainer.accelerator)
+                trainer.sample_with(VllmSampler(engine, names, study.generation))
             run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)

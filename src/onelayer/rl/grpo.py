@@ -33,6 +33,7 @@ from onelayer.adaptation import check_trainable
 from onelayer.config import Training
 from onelayer.grading.worker import Grader
 from onelayer.rl.rollout import Decoding, generate, row_seeds
+from onelayer.rl.vllm_backend import VllmSampler
 from onelayer.tasks.contract import Problem
 from onelayer.training import ResumableMixin, Workplace
 
@@ -96,6 +97,8 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
     def __init__(self, *args: Any, trained_names: frozenset[str], workplace: Workplace, **kwargs: Any) -> None:
         self.trained_names = trained_names
         self._workplace = workplace
+        self._sampler: VllmSampler | None = None
+        self._synced_step: int | None = None
         super().__init__(*args, **kwargs)
         model = self.accelerator.unwrap_model(self.model)
         if not model.get_input_embeddings().weight.requires_grad:
@@ -103,6 +106,15 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
             # the start and again after every rollout. That would send the backward pass through every frozen
             # layer; checkpointing without re-entrance needs no such thing.
             model.enable_input_require_grads = lambda: None
+
+    def sample_with(self, sampler: VllmSampler) -> None:
+        """Sample with vLLM from now on, and not with the model itself.
+
+        TRL then weighs each token by how likely the model finds it beside the sampler, as it does for vLLM
+        (``vllm_importance_sampling_correction``). It starts no engine of its own, for it was made without.
+        """
+        self._sampler = sampler
+        self.use_vllm = True
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Make the optimizer, and assert that it and the model train what the adaptation says."""
@@ -112,11 +124,14 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any
-    ) -> tuple[list[list[int]], None]:
-        if self.use_vllm:
-            return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[no-any-return]
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
         with self.sampling(len(prompt_ids), self.max_completion_length) as (model, decoding, seeds):
-            return generate(model, prompt_ids, decoding, seeds), None
+            if self._sampler is None:
+                return generate(model, prompt_ids, decoding, seeds), None
+            if self._synced_step != self.state.global_step:
+                self._sampler.sync(model)
+                self._synced_step = self.state.global_step
+            return self._sampler.generate(model, prompt_ids, decoding, seeds)
 
     @contextmanager
     def sampling(self, rows: int, max_tokens: int) -> Iterator[tuple[Any, Decoding, list[int]]]:

@@ -1,0 +1,290 @@
+"""The model of cost: tokens, FLOPs, bytes and memory of every run, from a study's settings alone. Pure; no torch.
+
+A product of a token with a matrix of n weights counts as 2 n FLOPs, and as much again for each of the two gradients
+(Kaplan et al. 2020, arXiv 2001.08361, section 2.1). Attention's two products of a token with a context of c tokens
+count as 4 c A, A being the width of all queries together (Hoffmann et al. 2022, arXiv 2203.15556, appendix F; the mean
+context of a sequence of s tokens is s/2 under the causal mask). docs/method.md has the formulas and what they leave
+out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from onelayer.config import MicroModel, Study, Training
+from onelayer.fingerprint import evaluated_splits
+from onelayer.grid import BASE, Run
+from onelayer.lengths import Lengths, mean_line, turns
+from onelayer.shape import Shape
+
+# Bytes that the optimizer step moves for a trained weight: AdamW reads weight, gradient and both moments, and writes
+# the weight and the moments, all float32.
+_OPTIMIZER_BYTES = 28
+# Bytes that drawing a token moves for each entry of the vocabulary: the logits become float64, are divided, turned
+# into probabilities, summed up and searched.
+_DRAW_BYTES = 64
+# Bytes that the loss moves for each entry of the vocabulary and token: logits, their logarithms and gradients.
+_LOSS_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The work of one phase, by what it is bound by on one machine or another.
+
+    Attributes:
+        tokens: what passes the model, forward.
+        flops: multiplications and additions.
+        bytes: what must be read from and written to memory, beside what stays in the processor's caches.
+        passes: forward or backward passes through one block, each of which costs some time however small it is.
+        steps: optimizer steps, or batches sampled.
+    """
+
+    tokens: float = 0.0
+    flops: float = 0.0
+    bytes: float = 0.0
+    passes: float = 0.0
+    steps: float = 0.0
+
+    def __add__(self, other: Phase) -> Phase:
+        return Phase(
+            self.tokens + other.tokens,
+            self.flops + other.flops,
+            self.bytes + other.bytes,
+            self.passes + other.passes,
+            self.steps + other.steps,
+        )
+
+    def times(self, count: float) -> Phase:
+        """The same work ``count`` times."""
+        return Phase(
+            self.tokens * count, self.flops * count, self.bytes * count, self.passes * count, self.steps * count
+        )
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What one run asks for.
+
+    Attributes:
+        sampling: answers sampled in training.
+        training: forward and backward passes and the optimizer; the base's pre-training of a micro model.
+        evaluation: answers sampled in evaluation.
+        checkpoint_bytes: what of it stays on the disk.
+        memory_bytes: the peak while it trains, beside the process itself.
+    """
+
+    run: Run
+    sampling: Phase
+    training: Phase
+    evaluation: Phase
+    checkpoint_bytes: int
+    memory_bytes: float
+
+    @property
+    def flops(self) -> float:
+        """Of all three phases."""
+        return self.sampling.flops + self.training.flops + self.evaluation.flops
+
+
+def run_cost(study: Study, shape: Shape, run: Run, lengths: Lengths) -> RunCost:
+    """Count one run's work.
+
+    Args:
+        study: its settings.
+        shape: its model's sizes.
+        run: one of its runs.
+        lengths: mean tokens of prompts and responses.
+    """
+    trains = run.kind != BASE.name
+    pretrained = isinstance(study.model, MicroModel)
+    worlds = study.resources.worlds if study.is_agent else None
+    return RunCost(
+        run,
+        sampling=rollout_phase(study.training, shape, lengths, turns(study), worlds) if trains else Phase(),
+        training=training_phase(study.training, shape, run, lengths) if trains else _pretraining(study, shape),
+        evaluation=_evaluation(study, shape, run, lengths),
+        checkpoint_bytes=4 * trained_weights(shape, run) if trains or pretrained else 0,
+        memory_bytes=_memory(study, shape, run, lengths) if trains else 0.0,
+    )
+
+
+def trained_weights(shape: Shape, run: Run) -> int:
+    """The weights that a run trains: all, or those of its blocks."""
+    return len(run.layers) * shape.block_weights if run.layers else shape.weights
+
+
+def forward_flops(shape: Shape, tokens: float, headed: float, context: float) -> float:
+    """FLOPs of a forward pass.
+
+    Args:
+        shape: the model's sizes.
+        tokens: tokens that pass the blocks.
+        headed: of these, the ones that pass the head.
+        context: mean number of tokens that a token attends to.
+    """
+    blocks = shape.layers * (2 * shape.active_block_weights + 4 * context * shape.attention_width)
+    return blocks * tokens + 2 * shape.table_weights * headed
+
+
+def step_flops(shape: Shape, run: Run, tokens: float, checkpointing: bool) -> float:
+    """FLOPs of one sequence's forward and backward pass, for what a run trains.
+
+    The gradient of activations ends at the lowest trained layer, that of weights is of the trained blocks alone
+    (onelayer.adaptation), and checkpointing computes again the forward pass of the blocks that the gradient crosses.
+    TRL's fused head scores every position and computes its logits again in the backward pass
+    (``trl.trainer.utils.add_fused_lm_head``; on a GPU it leaves out the prompt's).
+
+    Args:
+        shape: the model's sizes.
+        run: what it trains.
+        tokens: of the sequence, prompt and response.
+        checkpointing: whether activations are computed again.
+    """
+    matrices = 2 * shape.active_block_weights * tokens
+    attention = 4 * (tokens / 2) * shape.attention_width * tokens
+    head = 2 * shape.table_weights * tokens
+    crossed = shape.layers - min(run.layers, default=0)
+    trained = len(run.layers) or shape.layers
+    total = forward_flops(shape, tokens, tokens, tokens / 2)
+    total += crossed * (matrices + 2 * attention) + 2 * head
+    total += trained * matrices + (0 if run.layers else head)
+    return total + (crossed * (matrices + attention) if checkpointing else 0)
+
+
+def sample_phase(
+    shape: Shape, prompts: float, answers: float, prompt: float, response: float, limit: int, batch: int
+) -> Phase:
+    """The work of sampling answers in batches on a cache of keys and values, all in float32.
+
+    A prompt is read once for all its answers that stand in one batch. A batch takes as many steps as its longest
+    answer, for which the limit is taken, and each step reads every weight; finished answers are let go of.
+
+    Args:
+        shape: the model's sizes.
+        prompts: prompts read.
+        answers: answers sampled.
+        prompt: mean tokens of a prompt.
+        response: mean tokens of an answer.
+        limit: the most tokens that an answer can have.
+        batch: answers sampled side by side.
+    """
+    batches = max(1.0, answers / batch)
+    written = answers * response
+    context = prompt + response / 2
+    flops = forward_flops(shape, prompts * prompt, prompts, prompt / 2) + forward_flops(
+        shape, written, written, context
+    )
+    steps = batches * limit
+    cache = 8 * shape.layers * shape.kv_width * context  # keys and values of one answer, float32
+    moved = steps * 4 * (shape.weights - (0 if shape.tied else shape.table_weights))
+    moved += written * (cache + _DRAW_BYTES * shape.vocabulary)
+    return Phase(prompts * prompt + written, flops, moved, steps * shape.layers, batches)
+
+
+def rollout_phase(
+    settings: Training, shape: Shape, lengths: Lengths, turns: int = 1, worlds: int | None = None
+) -> Phase:
+    """The work of every answer sampled in a run's training.
+
+    Args:
+        settings: of the training.
+        shape: the model's sizes.
+        lengths: mean tokens of prompts and responses.
+        turns: of an episode.
+        worlds: episodes played side by side; None for single answers.
+    """
+    rows = settings.prompts_per_batch * settings.group_size
+    one = sample_phase(
+        shape,
+        settings.prompts_per_batch,
+        rows,
+        lengths.prompt,
+        lengths.response,
+        settings.max_tokens * turns,
+        min(rows, worlds or rows),
+    )
+    return one.times(_rollouts(settings))
+
+
+def training_phase(settings: Training, shape: Shape, run: Run, lengths: Lengths) -> Phase:
+    """The work of a run's forward and backward passes and its optimizer."""
+    rows = settings.minibatch_prompts * settings.group_size
+    tokens = lengths.prompt + lengths.response
+    crossed = shape.layers - min(run.layers, default=0)
+    passes = shape.layers + crossed * (2 if settings.gradient_checkpointing else 1)
+    step = Phase(
+        tokens=rows * tokens,
+        flops=rows * step_flops(shape, run, tokens, settings.gradient_checkpointing),
+        bytes=_OPTIMIZER_BYTES * trained_weights(shape, run) + rows * tokens * _LOSS_BYTES * shape.vocabulary,
+        passes=passes * rows / settings.microbatch_rows,
+        steps=1,
+    )
+    # The policy that sampled is computed anew where a batch of answers serves several optimizer steps, and the
+    # reference's probabilities where the KL counts: a forward pass of every answer each.
+    forwards = (settings.steps_per_rollout > 1) + (settings.kl > 0)
+    forward = Phase(
+        tokens=tokens,
+        flops=forward_flops(shape, tokens, tokens, tokens / 2),
+        bytes=tokens * _LOSS_BYTES / 2 * shape.vocabulary,
+        passes=shape.layers / settings.microbatch_rows,
+    )
+    answers = settings.prompts_per_batch * settings.group_size * _rollouts(settings)
+    return step.times(settings.steps) + forward.times(forwards * answers)
+
+
+def _rollouts(settings: Training) -> int:
+    return math.ceil(settings.steps / settings.steps_per_rollout)
+
+
+def _pretraining(study: Study, shape: Shape) -> Phase:
+    if not isinstance(study.model, MicroModel):
+        return Phase()
+    recipe = study.model.pretraining
+    mean = mean_line(study)
+    one = step_flops(shape, BASE, mean, checkpointing=False)
+    return Phase(
+        tokens=recipe.batch_size * mean,
+        flops=recipe.batch_size * one,
+        bytes=_OPTIMIZER_BYTES * shape.weights + recipe.batch_size * mean * _LOSS_BYTES * shape.vocabulary,
+        passes=2 * shape.layers,
+        steps=1,
+    ).times(recipe.steps)
+
+
+def _evaluation(study: Study, shape: Shape, run: Run, lengths: Lengths) -> Phase:
+    settings = study.evaluation
+    batch = study.resources.worlds if study.is_agent else settings.batch_size
+    total = Phase()
+    for split in evaluated_splits(run):
+        problems = getattr(study.task.sizes, split)
+        for samples in (settings.samples, 1):  # k answers at a temperature, and a greedy one
+            total += sample_phase(
+                shape,
+                problems,
+                problems * samples,
+                lengths.prompt,
+                lengths.evaluated,
+                settings.max_tokens * turns(study),
+                min(batch, problems * samples),
+            )
+    return total
+
+
+def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
+    """Weights, gradients and moments in float32, and what the backward pass keeps of one micro-batch.
+
+    Of a block it keeps, for each token: 6 vectors of the residual's width (two norms: in, normed, out), 4 of the
+    queries' and 4 of the keys' width (attention with norms of both), and 4 of the MLP's. Checkpointing keeps the
+    block's input alone, and one block at a time whole.
+    """
+    settings = study.training
+    tokens = settings.microbatch_rows * (lengths.prompt + lengths.response)
+    size = 2 if study.precision == "bfloat16" else 4
+    inner = shape.intermediate * shape.active_experts
+    block = 6 * shape.width + 4 * shape.attention_width + 4 * shape.kv_width + (4 if shape.gated else 2) * inner
+    crossed = shape.layers - min(run.layers, default=0)
+    kept = block + crossed * shape.width if settings.gradient_checkpointing else crossed * block
+    tile = 3 * 4 * min(tokens, 4096) * min(shape.vocabulary, 32768)  # TRL's fused head works in tiles of this size
+    models = 2 if settings.kl > 0 else 1
+    return models * 4 * shape.weights + 12 * trained_weights(shape, run) + tokens * kept * size + tile
