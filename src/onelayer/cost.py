@@ -152,6 +152,16 @@ def step_flops(shape: Shape, run: Run, tokens: float, checkpointing: bool) -> fl
     return total + (crossed * (matrices + attention) if checkpointing else 0)
 
 
+def block_activations(shape: Shape) -> int:
+    """Numbers that one block makes of one token, and that its backward pass needs.
+
+    6 vectors of the residual's width (two norms: in, normed, out), 4 of the queries' and 4 of the keys' (attention with
+    norms of both), and 4 of the MLP's (2 without a gate).
+    """
+    inner = shape.intermediate * shape.active_experts
+    return 6 * shape.width + 4 * shape.attention_width + 4 * shape.kv_width + (4 if shape.gated else 2) * inner
+
+
 def sample_phase(
     shape: Shape, prompts: float, answers: float, prompt: float, response: float, limit: int, batch: int
 ) -> Phase:
@@ -179,6 +189,7 @@ def sample_phase(
     cache = 8 * shape.layers * shape.kv_width * context  # keys and values of one answer, float32
     moved = steps * 4 * (shape.weights - (0 if shape.tied else shape.table_weights))
     moved += written * (cache + _DRAW_BYTES * shape.vocabulary)
+    moved += (prompts * prompt + written) * 4 * shape.layers * block_activations(shape)
     return Phase(prompts * prompt + written, flops, moved, steps * shape.layers, batches)
 
 
@@ -216,7 +227,7 @@ def training_phase(settings: Training, shape: Shape, run: Run, lengths: Lengths)
     step = Phase(
         tokens=rows * tokens,
         flops=rows * step_flops(shape, run, tokens, settings.gradient_checkpointing),
-        bytes=_OPTIMIZER_BYTES * trained_weights(shape, run) + rows * tokens * _LOSS_BYTES * shape.vocabulary,
+        bytes=_OPTIMIZER_BYTES * trained_weights(shape, run) + rows * tokens * _step_bytes(shape, crossed),
         passes=passes * rows / settings.microbatch_rows,
         steps=1,
     )
@@ -226,11 +237,16 @@ def training_phase(settings: Training, shape: Shape, run: Run, lengths: Lengths)
     forward = Phase(
         tokens=tokens,
         flops=forward_flops(shape, tokens, tokens, tokens / 2),
-        bytes=tokens * _LOSS_BYTES / 2 * shape.vocabulary,
+        bytes=tokens * _step_bytes(shape, 0),
         passes=shape.layers / settings.microbatch_rows,
     )
     answers = settings.prompts_per_batch * settings.group_size * _rollouts(settings)
     return step.times(settings.steps) + forward.times(forwards * answers)
+
+
+def _step_bytes(shape: Shape, crossed: int) -> float:
+    """Bytes moved for a token: activations are written, and read and matched by a gradient where that crosses."""
+    return 4 * block_activations(shape) * (shape.layers + 2 * crossed) + _LOSS_BYTES * shape.vocabulary
 
 
 def _rollouts(settings: Training) -> int:
@@ -246,7 +262,7 @@ def _pretraining(study: Study, shape: Shape) -> Phase:
     return Phase(
         tokens=recipe.batch_size * mean,
         flops=recipe.batch_size * one,
-        bytes=_OPTIMIZER_BYTES * shape.weights + recipe.batch_size * mean * _LOSS_BYTES * shape.vocabulary,
+        bytes=_OPTIMIZER_BYTES * shape.weights + recipe.batch_size * mean * _step_bytes(shape, shape.layers),
         passes=2 * shape.layers,
         steps=1,
     ).times(recipe.steps)
@@ -274,15 +290,12 @@ def _evaluation(study: Study, shape: Shape, run: Run, lengths: Lengths) -> Phase
 def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
     """Weights, gradients and moments in float32, and what the backward pass keeps of one micro-batch.
 
-    Of a block it keeps, for each token: 6 vectors of the residual's width (two norms: in, normed, out), 4 of the
-    queries' and 4 of the keys' width (attention with norms of both), and 4 of the MLP's. Checkpointing keeps the
-    block's input alone, and one block at a time whole.
+    Checkpointing keeps a block's input alone, and one block at a time whole.
     """
     settings = study.training
     tokens = settings.microbatch_rows * (lengths.prompt + lengths.response)
     size = 2 if study.precision == "bfloat16" else 4
-    inner = shape.intermediate * shape.active_experts
-    block = 6 * shape.width + 4 * shape.attention_width + 4 * shape.kv_width + (4 if shape.gated else 2) * inner
+    block = block_activations(shape)
     crossed = shape.layers - min(run.layers, default=0)
     kept = block + crossed * shape.width if settings.gradient_checkpointing else crossed * block
     tile = 3 * 4 * min(tokens, 4096) * min(shape.vocabulary, 32768)  # TRL's fused head works in tiles of this size
