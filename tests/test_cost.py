@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import TINY, deep_copy, write_study
 from onelayer.adaptation import apply_adaptation
-from onelayer.config import MicroModel, Training, load_study
+from onelayer.config import Training, load_study
 from onelayer.cost import (
     Phase,
     forward_flops,
@@ -23,6 +23,7 @@ from onelayer.cost import (
 )
 from onelayer.grid import BASE, Run, all_runs
 from onelayer.lengths import Lengths
+from onelayer.model_settings import MicroModel
 from onelayer.model_shape import model_shape
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.shape import Shape

@@ -121,8 +121,6 @@ def test_a_gguf_file_tells_its_shape() -> None:
 
 def test_what_is_no_gguf_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
-    with pytest.raises(UserError, match="not found; expected a GGUF file"):
-        read_gguf(tmp_path / "none.gguf")
     (tmp_path / "text.gguf").write_text("no model, and long enough to be read as a header of one")
     with pytest.raises(UserError, match="expected a GGUF file, found"):
         read_gguf(tmp_path / "text.gguf")

@@ -92,6 +92,16 @@ def prepare(study: StudyName) -> None:
 
 
 @app.command()
+def fetch(study: StudyName) -> None:
+    """Download what a study takes from the hub, so that a machine without network can run it."""
+    from onelayer.config import load_study
+    from onelayer.fetch import fetch as fetch_all
+
+    for line in fetch_all(load_study(study)):
+        print(line)
+
+
+@app.command()
 def base(study: StudyName) -> None:
     """Make the base: pre-train a micro model, or resolve and pin a real one."""
     from onelayer.config import load_study

@@ -6,7 +6,6 @@ Imports no torch: `plan`, the graph and the reports start at once.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -23,6 +22,7 @@ from pydantic import (
 from yaml import YAMLError
 
 from onelayer.errors import UserError
+from onelayer.model_settings import ModelSettings
 from onelayer.settings import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 
@@ -34,68 +34,6 @@ def _all_or_list(value: Any) -> Any:
     if isinstance(value, str) and value != "all":
         raise ValueError(f"expected all or a list of layers, found {value!r}")
     return value
-
-
-class Pretraining(Settings):
-    """How the base phase trains a micro model on its task's corpus (next-token loss on the answers)."""
-
-    steps: PositiveInt
-    batch_size: PositiveInt = 128
-    learning_rate: PositiveFloat = 3e-3
-    warmup_steps: int = Field(50, ge=0)
-    weight_decay: NonNegativeFloat = 0.01
-
-
-class MicroModel(Settings):
-    """A small Qwen3 with a character tokenizer, made and pre-trained here."""
-
-    kind: Literal["micro"]
-    layers: PositiveInt
-    width: PositiveInt
-    intermediate: PositiveInt
-    heads: PositiveInt
-    kv_heads: PositiveInt
-    context: PositiveInt = 64
-    pretraining: Pretraining
-
-    @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
-        if self.width % self.heads or (self.width // self.heads) % 2:
-            raise ValueError(f"width {self.width} must be heads ({self.heads}) times an even head size")
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads {self.heads} must be a multiple of kv_heads, found {self.kv_heads}")
-        return self
-
-    def layer_count(self) -> int:
-        """Count the decoder blocks."""
-        return self.layers
-
-
-class FolderModel(Settings):
-    """A Hugging Face model folder on disk (config, tokenizer, safetensors)."""
-
-    kind: Literal["folder"]
-    path: Path
-    precision: Literal["float32", "bfloat16"] = "float32"
-
-    def layer_count(self) -> int:
-        """Read the number of decoder blocks from the folder's config.json.
-
-        Raises UserError where the folder or the figure is missing.
-        """
-        config_file = self.path / "config.json"
-        try:
-            config = json.loads(config_file.read_text())
-        except FileNotFoundError:
-            raise UserError(
-                f"{config_file}: not found; model.path must be a Hugging Face model folder with a config.json"
-            ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{config_file}: expected JSON, found {error}") from None
-        for key in ("num_hidden_layers", "n_layer"):
-            if isinstance(config.get(key), int):
-                return int(config[key])
-        raise UserError(f"{config_file}: expected num_hidden_layers, found neither it nor n_layer")
 
 
 class AgentTraining(Settings):
@@ -264,7 +202,7 @@ class Study(Settings):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     seed: int = Field(0, ge=0)
-    model: MicroModel | FolderModel = Field(discriminator="kind")
+    model: ModelSettings = Field(discriminator="kind")
     task: TaskSettings = Field(discriminator="kind")
     algorithm: Literal["grpo", "dr_grpo", "gigpo"]
     training: Training
@@ -282,6 +220,15 @@ class Study(Settings):
             raise ValueError(
                 f"a micro model is pre-trained on its task's generated corpus ({', '.join(WITH_CORPUS)}), found"
                 f" task.kind {self.task.kind}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _worlds_take_turns_of_their_own(self) -> Self:
+        if self.model.chat is not None and self.is_agent:
+            raise ValueError(
+                "model.chat puts one message to the model, and an episode has many: write the chat's turn marks into"
+                f" task.prompt and task.turn instead, found model.chat with task.kind {self.task.kind}"
             )
         return self
 
@@ -313,11 +260,6 @@ class Study(Settings):
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
-
-    @property
-    def precision(self) -> str:
-        """The number format of the arithmetic, ``float32`` or ``bfloat16``."""
-        return "float32" if self.model.kind == "micro" else self.model.precision
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -372,9 +314,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 S = TypeVar("S", bound=Settings)
 
 # The names of pydantic's union branches, which it puts into the path of a key; users never wrote them.
-_KINDED = (MicroModel, FolderModel, *get_args(TaskSettings))
-_KINDS = [get_args(one.model_fields["kind"].annotation)[0] for one in _KINDED]
-_BRANCH = re.compile(rf"^(literal\[|tuple\[|function-|({'|'.join(_KINDS)})$)")
+_KINDED = (*get_args(ModelSettings), *get_args(TaskSettings))
+_KINDS = {get_args(one.model_fields["kind"].annotation)[0] for one in _KINDED}
+_BRANCH = re.compile(r"^(literal\[|tuple\[|function-)")
 
 
 def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
@@ -387,7 +329,12 @@ def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
 def _one_line_each(error: ValidationError, path: Path) -> list[str]:
     lines: dict[str, str] = {}  # by key: of the branches of a union, the last one's complaint says most
     for problem in error.errors(include_url=False):
-        keys = [str(part) for part in problem["loc"] if not _BRANCH.match(str(part))]
+        # A kind stands right after model or task; further down, a key may have the same name.
+        keys = [
+            str(part)
+            for place, part in enumerate(problem["loc"])
+            if not (_BRANCH.match(str(part)) or (place == 1 and part in _KINDS))
+        ]
         where = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(keys)) or "(file)"
         kind, context = problem["type"], problem.get("ctx", {})
         if kind == "extra_forbidden":

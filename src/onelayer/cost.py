@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from onelayer.config import MicroModel, Study, Training
+from onelayer.config import Study, Training
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grid import BASE, Run
 from onelayer.lengths import Lengths, mean_line, turns
+from onelayer.model_settings import MicroModel
 from onelayer.shape import Shape
 
 # Bytes that the optimizer step moves for a trained weight: AdamW reads weight, gradient and both moments, and writes
@@ -294,7 +295,7 @@ def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
     """
     settings = study.training
     tokens = settings.microbatch_rows * (lengths.prompt + lengths.response)
-    size = 2 if study.precision == "bfloat16" else 4
+    size = 2 if study.model.precision == "bfloat16" else 4
     block = block_activations(shape)
     crossed = shape.layers - min(run.layers, default=0)
     kept = block + crossed * shape.width if settings.gradient_checkpointing else crossed * block

@@ -88,8 +88,8 @@ def study_cost(study: Study, device: str | None = None, response_tokens: float |
     shape = model_shape(study)
     lengths = expected_lengths(study, response_tokens)
     device = device or study.cost.device
-    machine = find_machine(device, study.resources.threads, study.precision)
-    base_machine = find_machine(device, study.resources.base_threads, study.precision)
+    machine = find_machine(device, study.resources.threads, study.model.precision)
+    base_machine = find_machine(device, study.resources.base_threads, study.model.precision)
     rows: dict[str, Row] = {}
     for run in all_runs(study):
         is_base = run == BASE

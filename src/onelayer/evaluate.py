@@ -16,8 +16,10 @@ from onelayer.fingerprint import evaluated_splits
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, Meter, damage, read_manifest, write_manifest
-from onelayer.models import adapt, base_folder, base_manifest, load_base, load_tokenizer
+from onelayer.models import adapt, base_folder, load_base, load_tokenizer
+from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
+from onelayer.prompting import end_ids, prompt_tokens
 from onelayer.records import read_records, summarize, write_records
 from onelayer.rl.episodes import Arena
 from onelayer.rl.rollout import Decoding, generate
@@ -42,9 +44,10 @@ def evaluate_run(study: Study, run: Run) -> None:
         check_vllm(study.name)
     meter = Meter()
     use_threads(study.resources.threads)
-    base = base_manifest(study)
+    base = usable_base(study)
     folder = run_folder(study.name, run.name)
-    model = load_base(base, "cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_base(base, device, attention=study.model.attention)
     if run.kind != "base":
         trained = read_manifest(folder)
         wrong = damage(folder, trained) if trained else []
@@ -126,8 +129,9 @@ class _Asked:
 def _sampler(study: Study, run: Run, base: Manifest, model: Any, tokenizer: Any) -> VllmSampler:
     model.config._name_or_path = str(base_folder(base))  # vLLM starts from the base, and is then sent the run's weights
     problems = [problem for split in evaluated_splits(run) for problem in read_problems(study, split)]
+    prompts = prompt_tokens(tokenizer, [problem.prompt for problem in problems], study.model.chat)
     limit = study.evaluation.max_tokens
-    engine = open_engine(study.generation, model, tokenizer, problems, limit, Accelerator())
+    engine = open_engine(study.generation, model, Accelerator(), tokenizer, prompts, limit)
     sampler = VllmSampler(engine, frozenset(), study.generation)
     sampler.sync(model)
     return sampler
@@ -143,9 +147,9 @@ def _answers(
     asked: _Asked, grader: Grader, model: Any, tokenizer: Any, sampler: VllmSampler | None
 ) -> list[dict[str, Any]]:
     study, problems = asked.study, asked.problems
-    ends = end_ids(model, tokenizer)
+    ends = end_ids(model, tokenizer, study.model.stop)
     decoding = asked.limits(ends, tokenizer.pad_token_id)
-    prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
+    prompts = prompt_tokens(tokenizer, [problem.prompt for problem in problems], study.model.chat)
     # Prompts of like length go together, so that little of a batch is padding.
     order = sorted(range(len(problems)), key=lambda index: len(prompts[index]))
     wanted = [(index, sample) for index in order for sample in asked.samples]
@@ -153,7 +157,7 @@ def _answers(
     for start in range(0, len(wanted), study.evaluation.batch_size):
         batch = wanted[start : start + study.evaluation.batch_size]
         seeds = None if asked.greedy else [asked.seed(index, sample) for index, sample in batch]
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=study.model.precision == "bfloat16"):
             batch_prompts = [prompts[index] for index, _ in batch]
             if sampler is None:
                 answers = generate(model, batch_prompts, decoding, seeds)
@@ -182,12 +186,12 @@ def _episodes(asked: _Asked, arena: Arena, model: Any, tokenizer: Any) -> list[d
     """Play every instance; an episode's record holds its last action as the answer, and the agent's tokens."""
     study = asked.study
     wanted = [(index, sample) for index in range(len(asked.problems)) for sample in asked.samples]
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=study.precision == "bfloat16"):
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=study.model.precision == "bfloat16"):
         episodes = arena.play(
             model,
             tokenizer,
             [asked.problems[index] for index, _ in wanted],
-            asked.limits(end_ids(model, tokenizer), tokenizer.pad_token_id),
+            asked.limits(end_ids(model, tokenizer, study.model.stop), tokenizer.pad_token_id),
             None if asked.greedy else [asked.seed(index, sample) for index, sample in wanted],
         )
     return [
@@ -203,10 +207,3 @@ def _episodes(asked: _Asked, arena: Arena, model: Any, tokenizer: Any) -> list[d
         )
         for (index, sample), episode in zip(wanted, episodes, strict=True)
     ]
-
-
-def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Every token that ends an answer: the tokenizer's and those that the model declares."""
-    declared = model.generation_config.eos_token_id
-    declared = declared if isinstance(declared, list) else [] if declared is None else [declared]
-    return tuple(dict.fromkeys([tokenizer.eos_token_id, *declared]))

@@ -15,6 +15,7 @@ from typing import Any
 
 from onelayer.config import Study
 from onelayer.grid import Run
+from onelayer.model_settings import PretrainedModel
 from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, JsonlTask
 
 PROBLEMS_RECIPE = 1
@@ -47,8 +48,13 @@ def problems_payload(study: Study, source_shas: dict[str, str]) -> Payload:
 
 
 def base_settings(study: Study) -> Payload:
-    """What decides the base: for a micro model its shape, pre-training and corpus; else where it comes from."""
-    payload: Payload = {"recipe": BASE_RECIPE, "model": _changed(study.model, exclude={"precision"})}
+    """What decides the base: for a micro model its shape, pre-training and corpus; else where it comes from.
+
+    How a pretrained model is run and spoken to belongs to training and evaluation; the depth that a study states of
+    one is checked, and decides nothing.
+    """
+    use = {*PretrainedModel.model_fields, "layers"} if isinstance(study.model, PretrainedModel) else set()
+    payload: Payload = {"recipe": BASE_RECIPE, "model": _changed(study.model, exclude=use)}
     if study.model.kind == "micro":
         payload |= {"seed": study.seed, "corpus": _changed(study.task, exclude={"sizes"})}
     return payload
@@ -65,7 +71,7 @@ def training_settings(study: Study, run: Run) -> Payload:
         "training": _changed(study.training, exclude={"learning_rates"}),
         "grading": _grading_settings(study),
     }
-    return payload | _precision_setting(study) | _backend_setting(study)
+    return payload | _use_settings(study) | _backend_setting(study)
 
 
 def training_payload(study: Study, run: Run, learning_rate: float, train_sha: str, base_sha: str) -> Payload:
@@ -87,7 +93,7 @@ def evaluation_settings(study: Study, run: Run) -> Payload:
         "grading": _grading_settings(study),
         "splits": list(evaluated_splits(run)),
     }
-    return payload | _precision_setting(study) | _backend_setting(study)
+    return payload | _use_settings(study) | _backend_setting(study)
 
 
 def evaluation_payload(study: Study, run: Run, weights_sha: str, split_shas: dict[str, str]) -> Payload:
@@ -100,8 +106,14 @@ def evaluated_splits(run: Run) -> tuple[str, ...]:
     return ("select",) if run.kind == "search" else ("select", "report")
 
 
-def _precision_setting(study: Study) -> Payload:
-    return {} if study.precision == "float32" else {"precision": study.precision}
+def _use_settings(study: Study) -> Payload:
+    """How a pretrained model is run and spoken to: those of its settings that are not the defaults."""
+    if not isinstance(study.model, PretrainedModel):
+        return {}
+    use = _changed(study.model, include=set(PretrainedModel.model_fields) - {"shape"})
+    if study.model.chat is not None:
+        use["chat"] = study.model.chat.model_dump(mode="json")
+    return use
 
 
 def _backend_setting(study: Study) -> Payload:

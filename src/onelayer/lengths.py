@@ -7,9 +7,10 @@ import math
 import statistics
 from dataclasses import dataclass, replace
 
-from onelayer.config import MicroModel, Study
+from onelayer.config import Study
 from onelayer.grid import all_runs
 from onelayer.manifest import read_manifest
+from onelayer.model_settings import MicroModel
 from onelayer.records import read_scores
 from onelayer.state import StudyState
 from onelayer.store import HISTORY, read_json, run_folder

@@ -40,9 +40,14 @@ def base_phase(study: Study) -> None:
     """Make the base where it is not there already."""
 
     def work(study: Study, _: Run) -> None:
-        from onelayer.pretraining import make_base
+        if study.model.kind == "micro":
+            from onelayer.pretraining import pretrain_base
 
-        make_base(study)
+            pretrain_base(study, study.model)
+        else:
+            from onelayer.pinning import pin_base
+
+            pin_base(study, study.model)
 
     _each(study, [BASE], "trained", work, lambda state, run: state.training(run))
     _leave_receipt(study, BASE.name, [BASE], "trained", RUN_MANIFEST)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from onelayer.errors import UserError
+from onelayer.gguf_file import open_gguf
 from onelayer.settings import PositiveInt, Settings
 
 
@@ -147,18 +148,9 @@ def from_config(config: dict[str, Any], path: Path) -> Shape:
 def read_gguf(path: Path) -> Shape:
     """Read the shape from the metadata of a GGUF file, whose tensors are not read.
 
-    Raises UserError where the file, a size or the package ``gguf`` is missing.
+    Raises UserError where the file cannot be read, lacks a size, or the package gguf is missing.
     """
-    try:
-        from gguf import GGUFReader
-    except ImportError:
-        raise UserError(f"{path}: reading a GGUF file needs the package gguf: pip install 'onelayer[gguf]'") from None
-    if not path.is_file():
-        raise UserError(f"{path}: not found; expected a GGUF file")
-    try:
-        reader = GGUFReader(str(path))
-    except ValueError as error:
-        raise UserError(f"{path}: expected a GGUF file, found: {error}") from None
+    reader = open_gguf(path)
     architecture = reader.fields["general.architecture"].contents()
     tensors = {tensor.name: tensor for tensor in reader.tensors}
 

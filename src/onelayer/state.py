@@ -126,11 +126,7 @@ class StudyState:
             return Standing(False, "new")
         if manifest.fingerprint != digest(expected):
             return Standing(False, _difference(manifest.settings, expected))
-        folder = self._folder(run)
-        if self._thorough:
-            wrong = damage(folder, manifest)
-        else:
-            wrong = [f"{folder / name}: missing" for name in manifest.files if not (folder / name).is_file()]
+        wrong = damage(self._folder(run), manifest, self._thorough)
         return Standing(False, f"damaged: {wrong[0]}") if wrong else _DONE
 
 

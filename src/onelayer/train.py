@@ -7,14 +7,15 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from onelayer.adaptation import apply_adaptation, check_moved
+from onelayer.adaptation import apply_adaptation, check_moved, tensor_hashes
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted, weight_files
+from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
+from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
@@ -57,10 +58,11 @@ def train_run(study: Study, run: Run) -> None:
         check_vllm(study.name)
     meter = Meter()
     use_threads(study.resources.threads)
-    base = base_manifest(study)
+    base = usable_base(study)
     problems = read_problems(study, "train")
     workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
-    model = load_base(base)
+    model = load_base(base, attention=study.model.attention)
+    hashes = tensor_hashes(model)
     # TRL reads the reference model from the path that the configuration names.
     model.config._name_or_path = str(base_folder(base))
     names = apply_adaptation(model, run)
@@ -72,8 +74,11 @@ def train_run(study: Study, run: Run) -> None:
         "callbacks": [callback],
         "trained_names": names,
         "workplace": workplace,
+        "chat": study.model.chat,
+        "stop": study.model.stop,
     }
-    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, study.precision, study.algorithm)
+    precision = study.model.precision
+    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
@@ -90,13 +95,15 @@ def train_run(study: Study, run: Run) -> None:
                 **common,
             )
             if study.generation.backend == "vllm":
-                tokenizer, limit = common["processing_class"], study.training.max_tokens
-                engine = open_engine(study.generation, model, tokenizer, problems, limit, trainer.accelerator)
+                tokenizer = common["processing_class"]
+                prompts = prompt_tokens(tokenizer, [problem.prompt for problem in problems], study.model.chat)
+                limit = study.training.max_tokens
+                engine = open_engine(study.generation, model, trainer.accelerator, tokenizer, prompts, limit)
                 trainer.sample_with(VllmSampler(engine, names, study.generation))
             run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)
-    moved = check_moved(model, weight_files(base), trainer.optimizer, names)
+    moved = check_moved(model, hashes, trainer.optimizer, names)
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"

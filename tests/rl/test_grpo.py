@@ -10,8 +10,9 @@ import torch
 from datasets import Dataset
 
 from onelayer.adaptation import AdaptationError, apply_adaptation
-from onelayer.config import MicroModel, Training
+from onelayer.config import Training
 from onelayer.grid import Run
+from onelayer.model_settings import MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.training import Workplace

@@ -134,9 +134,10 @@ def _cost(study: Study, manifest: Manifest) -> dict[str, Any]:
         "train_seconds": manifest.wall_seconds,
         "evaluate_seconds": evaluation.wall_seconds,
         "peak_memory_bytes": manifest.peak_memory_bytes,
-        "checkpoint_bytes": sum(
-            (folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")
-        ),
+        # A model of the hub lies in a cache that this machine need not have; its manifest says how large it is.
+        "checkpoint_bytes": manifest.details["checkpoint_bytes"]
+        if "checkpoint_bytes" in manifest.details
+        else sum((folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")),
         "trained_parameters": manifest.details.get("trained_parameters"),
     }
 

@@ -32,6 +32,8 @@ from trl.models.utils import disable_gradient_checkpointing
 from onelayer.adaptation import check_trainable
 from onelayer.config import Training
 from onelayer.grading.worker import Grader
+from onelayer.model_settings import Chat
+from onelayer.prompting import end_ids, prompt_tokens
 from onelayer.rl.rollout import Decoding, generate, row_seeds
 from onelayer.rl.vllm_backend import VllmSampler
 from onelayer.tasks.contract import Problem
@@ -67,6 +69,7 @@ def grpo_config(
         max_grad_norm=settings.max_grad_norm,
         beta=settings.kl,
         use_bias_correction_kl=False,  # TRL's default multiplies the KL by the ratio, which neither paper does
+        router_aux_loss_coef=0.0,  # TRL would add a mixture of experts' balancing loss, which is in no formula here
         epsilon=settings.clip,
         temperature=settings.temperature,
         top_p=1.0,
@@ -92,15 +95,25 @@ def grpo_config(
 
 
 class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
-    """TRL's GRPO trainer, with our sampler and small resume saves."""
+    """TRL's GRPO trainer, with our sampler, our way of putting a problem to the model, and small resume saves."""
 
-    def __init__(self, *args: Any, trained_names: frozenset[str], workplace: Workplace, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        trained_names: frozenset[str],
+        workplace: Workplace,
+        chat: Chat | None = None,
+        stop: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
         self.trained_names = trained_names
         self._workplace = workplace
         self._sampler: VllmSampler | None = None
         self._synced_step: int | None = None
+        self._chat = chat
         super().__init__(*args, **kwargs)
         model = self.accelerator.unwrap_model(self.model)
+        self.eos_token_ids = list(end_ids(model, self._tokenizer, stop))
         if not model.get_input_embeddings().weight.requires_grad:
             # With gradient checkpointing, transformers makes the embeddings' output ask for a gradient, at
             # the start and again after every rollout. That would send the backward pass through every frozen
@@ -121,6 +134,9 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         optimizer = super().create_optimizer(*args, **kwargs)
         check_trainable(self.accelerator.unwrap_model(self.model), self.optimizer, self.trained_names)
         return optimizer
+
+    def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        return prompt_tokens(self._tokenizer, prompts, self._chat), None, {}
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any

@@ -22,7 +22,6 @@ from onelayer.adaptation import AdaptationError
 from onelayer.config import Generation
 from onelayer.errors import UserError
 from onelayer.rl.rollout import Decoding
-from onelayer.tasks.contract import Problem
 
 # Requests that a server is sent at the same time.
 _CONCURRENT = 64
@@ -240,21 +239,20 @@ def check_vllm(where: str) -> None:
 
 
 def open_engine(
-    settings: Generation, model: Any, tokenizer: Any, problems: Sequence[Problem], limit: int, accelerator: Any
+    settings: Generation, model: Any, accelerator: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], limit: int
 ) -> Engine:
     """Start vLLM beside a model, or join the server that the settings name.
 
     Args:
         settings: where it runs.
         model: of transformers; ``name_or_path`` is the folder that vLLM reads its copy from.
-        tokenizer: the model's.
-        problems: whose prompts will be asked.
-        limit: the most tokens of an answer.
         accelerator: of the process, by which TRL finds its device.
+        tokenizer: the model's.
+        prompts: token ids of all that will be asked.
+        limit: the most tokens of an answer.
     """
     from trl.generation.vllm_generation import VLLMGeneration
 
-    longest = max(map(len, tokenizer([problem.prompt for problem in problems])["input_ids"]))
     return TrlEngine(
         VLLMGeneration(
             model=model,
@@ -263,6 +261,6 @@ def open_engine(
             mode=settings.mode,
             server_base_url=settings.server,
             gpu_memory_utilization=settings.memory_share,
-            max_model_length=longest + limit,
+            max_model_length=max(map(len, prompts)) + limit,
         )
     )
