@@ -52,6 +52,6 @@ def _cached_config(study: Study, model: HubModel) -> Path:
     if not isinstance(found, str):
         raise UserError(
             f"{study_file(study.name)}: model.shape: missing, and the local cache has no config.json of {model.id} at"
-            f" {model.revision}; state the sizes (docs/your-own-model.md), or `onelayer fetch {study.name}` gets the model"
+            f" {model.revision}; state the sizes (docs/your-own-model.md), or `onelayer fetch {study.name}` gets it"
         )
     return Path(found)

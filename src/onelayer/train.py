@@ -17,6 +17,7 @@ from onelayer.manifest import Meter, write_manifest
 from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
 from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
+from onelayer.prompting import prompt_tokens
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
