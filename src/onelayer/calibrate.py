@@ -219,6 +219,7 @@ def fit(phases: Sequence[Phase], seconds: Sequence[float]) -> Rates:
     work = np.array([[phase.passes, phase.flops, phase.bytes, phase.steps] for phase in phases], dtype=np.float64)
     relative = work / np.array(seconds)[:, None]
     scale = relative.max(axis=0)
+    scale[scale == 0] = 1.0  # work that no trial has any of
     found, _ = nnls(relative / scale, np.ones(len(seconds)))
     return Rates(*(found / scale).tolist())
 
