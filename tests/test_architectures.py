@@ -275,3 +275,17 @@ def test_an_attention_that_a_class_lacks_is_said(folder_study: Any, monkeypatch:
     model = study.model.model_copy(update={"attention": "sdpa"})
     with pytest.raises(UserError, match=r"model\.attention: Gemma2ForCausalLM .* expected eager, found sdpa"):
         check_usable(study.model_copy(update={"model": model}), Path("model"))
+
+
+def test_episodes_need_attention_to_every_turn(folder_study: Any) -> None:
+    """Where rows of different lengths take turns, a window counts their padding too."""
+    study = folder_study("Gemma 3")
+    settings = deep_copy(TINY)
+    settings["model"] = {"kind": "folder", "path": "model"}
+    settings["task"] = {"kind": "textworld-express", "sizes": TINY["task"]["sizes"]}
+    write_study("agent", settings)
+    check_usable(study, Path("model"))
+    with pytest.raises(UserError, match="Gemma3ForCausalLM: its attention looks back over a window"):
+        check_usable(load_study("agent"), Path("model"))
+    make("Llama").save_pretrained("model")
+    check_usable(load_study("agent"), Path("model"))

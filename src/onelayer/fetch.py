@@ -18,10 +18,11 @@ def fetch(study: Study) -> list[str]:
 
     Raises UserError where something cannot be had.
     """
-    if study.model.kind != "hub":
-        return [f"{study.name}: its model is not one of the hub: nothing to fetch"]
-    folder, commit = fetch_model(study)
-    return [f"{study.name}: model {study.model.id} at {commit}: {folder}"]
+    lines = []
+    if study.model.kind == "hub":
+        folder, commit = fetch_model(study)
+        lines.append(f"{study.name}: model {study.model.id} at {commit}: {folder}")
+    return lines or [f"{study.name}: takes nothing from the hub"]
 
 
 def fetch_model(study: Study) -> tuple[Path, str]:
