@@ -43,15 +43,17 @@ def read_records(study: str, run: str) -> pd.DataFrame:
 
     Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
     """
-    path = run_folder(study, run) / RECORDS
+    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}")
+
+
+def read_record_file(path: Path, made_by: str) -> pd.DataFrame:
+    """Read one file of records. Raises UserError, naming the command that makes it, where it is none."""
     try:
         table = pq.read_table(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no records yet; `onelayer evaluate {study} {run}` makes them") from None
+        raise UserError(f"{path}: no records yet; `{made_by}` makes them") from None
     except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path}: expected Parquet, found: {error}; `onelayer evaluate {study} {run}` makes it anew"
-        ) from None
+        raise UserError(f"{path}: expected Parquet, found: {error}; `{made_by}` makes it anew") from None
     if table.schema.names != SCHEMA.names:
         raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {table.schema.names}")
     frame: pd.DataFrame = table.to_pandas()

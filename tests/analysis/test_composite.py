@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from onelayer.analysis.composite import composites, leaves, mean_of, weights
+from onelayer.analysis.composite import composites, mean_of
 from onelayer.analysis.sampling import Estimate
+from onelayer.suite.benchmarks import leaves, weights
 
 MEMBERS = {
     "math": ["math500", "gsm8k", "olympiadbench", "amc"],

@@ -37,22 +37,3 @@ def composites(scores: Mapping[str, Estimate], members: Mapping[str, Sequence[st
         there = [part for part in (known.get(part) for part in parts) if part is not None]
         found[name] = known[name] = mean_of(there) if len(there) == len(parts) else None
     return found
-
-
-def leaves(name: str, members: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The benchmarks below a composite, in order; of a benchmark, itself."""
-    if name not in members:
-        return (name,)
-    return tuple(leaf for part in members[name] for leaf in leaves(part, members))
-
-
-def weights(name: str, members: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """What each benchmark below a composite weighs in it; the weights add up to 1."""
-    if name not in members:
-        return {name: 1.0}
-    parts = members[name]
-    found: dict[str, float] = {}
-    for part in parts:
-        for leaf, weight in weights(part, members).items():
-            found[leaf] = found.get(leaf, 0.0) + weight / len(parts)
-    return found
