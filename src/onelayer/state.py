@@ -141,7 +141,7 @@ def _difference(old: Payload, new: Payload) -> str:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key):
             continue
-        if key in ("train_split", "base", "weights") or key.startswith("problems."):
+        if key in ("train_split", "base", "weights", "rows") or key.startswith("problems."):
             parts.append(f"{key.replace('_', ' ').replace('problems.', 'problems of ')} changed")
         else:
             parts.append(f"{key} {before.get(key, 'default')} → {after.get(key, 'default')}")

@@ -49,8 +49,15 @@ def task_files_sha(benchmark: HarnessBenchmark) -> str | None:
     """One hash of a local task folder's files; None where the task is the harness's own."""
     if benchmark.path is None:
         return None
-    files = sorted(path for path in benchmark.path.rglob("*") if path.is_file())
-    return digest({str(path.relative_to(benchmark.path)): file_sha256(path) for path in files})
+    return digest({str(path.relative_to(benchmark.path)): file_sha256(path) for path in task_files(benchmark)})
+
+
+def task_files(benchmark: HarnessBenchmark) -> tuple[Path, ...]:
+    """The files of a local task folder; what Python leaves there when it reads a task is none of them."""
+    if benchmark.path is None:
+        return ()
+    found = (path for path in benchmark.path.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return tuple(sorted(found))
 
 
 def run_harness(
@@ -212,10 +219,3 @@ def _provenance(benchmark: HarnessBenchmark, found: Mapping[str, Any]) -> dict[s
         },
         "seeds": {name: found["config"][name] for name in ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")},
     }
-
-
-def local_folder(benchmark: HarnessBenchmark) -> tuple[Path, ...]:
-    """The files of a local task folder, for the graph to watch."""
-    if benchmark.path is None or not benchmark.path.is_dir():
-        return ()
-    return tuple(sorted(path for path in benchmark.path.rglob("*") if path.is_file()))

@@ -13,7 +13,7 @@ from onelayer.manifest import read_manifest
 from onelayer.state import Standing, StudyState
 from onelayer.store import read_json, run_folder, suite_folder, suite_scores_file
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
-from onelayer.suite.harness import task_files_sha
+from onelayer.suite.harness import task_files, task_files_sha
 from onelayer.suite.own import rows_sha
 
 
@@ -25,6 +25,17 @@ def scored_runs(study: Study) -> tuple[Run, ...]:
 def scored_jobs(study: Study) -> tuple[Job, ...]:
     """The jobs of the graph whose runs are scored on the suite; none where the study names no suite."""
     return tuple(job for job in jobs(study) if job.runs[0].kind != "search") if study.suite else ()
+
+
+def local_rows(study: Study) -> list[str]:
+    """The user's own files that the suite's problems come from, for the graph to watch."""
+    found: list[str] = []
+    for benchmark in study.suite:
+        if isinstance(benchmark, HarnessBenchmark):
+            found += map(str, task_files(benchmark))
+        elif benchmark.source.path is not None:
+            found.append(str(benchmark.source.path))
+    return list(dict.fromkeys(found))
 
 
 def benchmark_manifest(benchmark: str) -> str:
