@@ -127,6 +127,7 @@ def test_help_names_every_command() -> None:
         "base",
         "train",
         "evaluate",
+        "suite",
         "choose-rate",
         "analyze",
         "compare",

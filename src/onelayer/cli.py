@@ -117,7 +117,7 @@ def train(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
     from onelayer.phases import train_phase
 
     settings = load_study(study)
-    train_phase(settings, _chosen(settings, runs, job), job)
+    train_phase(settings, _chosen(settings, runs, job, "train"), job)
 
 
 @app.command()
@@ -127,7 +127,17 @@ def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> No
     from onelayer.phases import evaluate_phase
 
     settings = load_study(study)
-    evaluate_phase(settings, _chosen(settings, runs, job), job)
+    evaluate_phase(settings, _chosen(settings, runs, job, "evaluate"), job)
+
+
+@app.command()
+def suite(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Score runs on the benchmarks of the study's evaluation suite."""
+    from onelayer.config import load_study
+    from onelayer.phases import suite_phase
+
+    settings = load_study(study)
+    suite_phase(settings, _chosen(settings, runs, job, "suite"), job)
 
 
 @app.command()
@@ -244,11 +254,11 @@ def _studies(names: list[str] | None) -> list[Study]:
     return [load_study(name) for name in names or load_params().studies]
 
 
-def _chosen(study: Study, runs: list[str] | None, job: str | None) -> tuple[Run, ...]:
+def _chosen(study: Study, runs: list[str] | None, job: str | None, command: str) -> tuple[Run, ...]:
     from onelayer.grid import find_job, find_runs
 
     if (job is None) == (not runs):
-        raise UserError("train and evaluate: expected runs or --job JOB, found " + ("both" if job else "neither"))
+        raise UserError(f"{command}: expected runs or --job JOB, found {'both' if job else 'neither'}")
     return find_job(study, job).runs if job else find_runs(study, runs or [])
 
 

@@ -24,6 +24,7 @@ from yaml import YAMLError
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.suite.benchmarks import Benchmark, Suite
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 
 PARAMS_FILE = Path("params.yaml")
@@ -126,12 +127,16 @@ class Runs(Settings):
 
 
 class Evaluation(Settings):
-    """How each run is sampled: k answers a problem at a temperature, and one greedy answer."""
+    """How each run is sampled: k answers a problem at a temperature, and one greedy answer.
+
+    ``suite`` names benchmarks that every run but the search's is scored on besides (`onelayer.suite`).
+    """
 
     samples: PositiveInt = 4
     temperature: PositiveFloat = 1.0
     max_tokens: PositiveInt = 3072
     batch_size: PositiveInt = 256
+    suite: Suite = ()
 
 
 class Grading(Settings):
@@ -260,6 +265,11 @@ class Study(Settings):
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
+
+    @property
+    def suite(self) -> tuple[Benchmark, ...]:
+        """The benchmarks of the evaluation suite, with what the study changes of them."""
+        return tuple(entry.resolved() for entry in self.evaluation.suite)
 
     @property
     def layers(self) -> tuple[int, ...]:

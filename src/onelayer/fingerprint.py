@@ -16,12 +16,14 @@ from typing import Any
 from onelayer.config import Study
 from onelayer.grid import Run
 from onelayer.model_settings import PretrainedModel
+from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
 from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, JsonlTask
 
 PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
 TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
+SUITE_RECIPE = 1
 ANALYSIS_RECIPE = 2
 
 Payload = dict[str, Any]
@@ -89,7 +91,7 @@ def evaluation_settings(study: Study, run: Run) -> Payload:
         "recipe": EVALUATE_RECIPE,
         "seed": study.seed,
         "run": run.name,
-        "evaluation": _changed(study.evaluation, exclude={"batch_size"}),
+        "evaluation": _changed(study.evaluation, exclude={"batch_size", "suite"}),
         "grading": _grading_settings(study),
         "splits": list(evaluated_splits(run)),
     }
@@ -137,3 +139,25 @@ def _grading_settings(study: Study) -> Payload:
         case world:
             payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload
+
+
+def suite_settings(study: Study, run: Run, benchmark: Benchmark) -> Payload:
+    """What decides a run's records on one benchmark of the suite, before its weights and rows are known."""
+    # Where rows lie on this machine decides nothing, their content does; nor does the category that a score counts in.
+    elsewhere = {"category": True, "path": True, "source": {"path"}, "sandbox": {"fallback"}}
+    payload: Payload = {
+        "recipe": SUITE_RECIPE,
+        "seed": study.seed,
+        "run": run.name,
+        "benchmark": _changed(benchmark, exclude=elsewhere),
+    }
+    if study.grading.failures != "stop":
+        payload["failures"] = study.grading.failures
+    # The harness samples with transformers, whatever the study says.
+    backend = {} if isinstance(benchmark, HarnessBenchmark) else _backend_setting(study)
+    return payload | _use_settings(study) | backend
+
+
+def suite_payload(study: Study, run: Run, benchmark: Benchmark, weights_sha: str, rows_sha: str | None) -> Payload:
+    """All that decides a run's records on a benchmark; ``rows_sha`` is None where the harness fetches them."""
+    return suite_settings(study, run, benchmark) | {"weights": weights_sha, "rows": rows_sha}

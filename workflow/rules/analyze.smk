@@ -4,6 +4,7 @@ rule analyze:
         records=lambda wildcards: receipts(
             wildcards, "evaluated", {"base", "search", "full", "layer"}
         ),
+        suite=suite_receipts,
     output:
         "data/{study}/analysis.json",
     log:

@@ -4,6 +4,7 @@ from onelayer import fingerprint, grid
 from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
+from onelayer.suite.standing import local_rows, scored_jobs
 from onelayer.task_settings import source_files
 
 
@@ -53,6 +54,14 @@ def receipts(wildcards, phase, kinds):
         f"data/{wildcards.study}/jobs/{job.name}.{phase}.json"
         for job in grid.jobs(study(wildcards.study))
         if job.runs[0].kind in kinds
+    ]
+
+
+def suite_receipts(wildcards):
+    """The receipts of the jobs that are scored on the suite; none where the study names no benchmark."""
+    return [
+        f"data/{wildcards.study}/jobs/{job.name}.suite.json"
+        for job in scored_jobs(study(wildcards.study))
     ]
 
 

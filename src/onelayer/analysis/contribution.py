@@ -20,6 +20,7 @@ lie above zero, C is undefined and no number is given.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -50,19 +51,20 @@ class Bootstrap:
     """One set of draws, shared by every figure of a study, so that figures can be compared.
 
     Args:
-        problems: how many problems every run holds.
+        problems: how many problems every run holds; of several sets, the size of each, and each is drawn from apart.
         resamples: how many draws.
         confidence: the share of draws inside an interval, such as 0.95.
         seed: of the draws.
     """
 
-    def __init__(self, problems: int, resamples: int, confidence: float, seed: int) -> None:
+    def __init__(self, problems: int | Sequence[int], resamples: int, confidence: float, seed: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(seed))
         self._resamples = resamples
         tail = (1 - confidence) / 2
         self._tails = (tail, 1 - tail)
-        counts = self._generator.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
-        self._weights: Matrix = counts / problems
+        sizes = [problems] if isinstance(problems, int) else list(problems)
+        counts = [self._generator.multinomial(size, np.full(size, 1 / size), size=resamples) for size in sizes]
+        self._weights: Matrix = np.hstack(counts) / sum(sizes)
 
     def scores(self, runs: Matrix) -> Matrix:
         """Draw the mean score of an arm of a study, such as the full runs.

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onelayer.analysis.contribution import Bootstrap, Interval, Scan, ranked, relative_depth, scan
+from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, evaluated_splits
@@ -29,6 +30,8 @@ def analyze(study: Study) -> dict[str, Any]:
         standing = state.evaluation(run)
         if not standing.done:
             raise UserError(f"{study.name}/{run.name}: no valid records ({standing.reason})")
+    # A study without a suite has no word of one.
+    suite = {"suite": suite_section(study, state)} if study.suite else {}
     records = {run.name: read_records(study.name, run.name) for run in runs}
     means = {
         split: {run.name: problem_means(records[run.name], split) for run in runs if split in evaluated_splits(run)}
@@ -58,6 +61,7 @@ def analyze(study: Study) -> dict[str, Any]:
         "cost": {name: _cost(study, manifest) for name, manifest in manifests.items()},
         "trained_on": _trained_on(manifests),
         "provenance": _provenance(manifests),
+        **suite,
     }
     result["notes"] = _notes(study, result, manifests)
     write_json(analysis_file(study.name), result)
