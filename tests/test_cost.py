@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
@@ -12,13 +15,14 @@ from conftest import TINY, deep_copy, write_study
 from onelayer.adaptation import apply_adaptation
 from onelayer.config import Training, load_study
 from onelayer.cost import (
+    SUITE_PROBLEMS,
     Phase,
     forward_flops,
     rollout_phase,
     run_cost,
     sample_phase,
     step_flops,
-    trained_weights,
+    trained_part,
     training_phase,
 )
 from onelayer.grid import BASE, Run, all_runs
@@ -81,8 +85,18 @@ def test_a_higher_layer_costs_less_and_full_training_most(number: int, tokens: f
     assert step_flops(SHAPE, FULL, tokens, checkpointing=True) < 4 / 3 * full
 
 
+def test_every_benchmark_of_the_suite_has_its_number_of_problems() -> None:
+    text = resources.files("onelayer.suite").joinpath("benchmarks.yaml").read_text()
+    assert set(SUITE_PROBLEMS) == set(yaml.safe_load(text)["benchmarks"])
+
+
 def test_trained_weights_of_layers_add_up_to_the_blocks() -> None:
-    assert sum(trained_weights(SHAPE, layer(k)) for k in range(4)) + SHAPE.table_weights == trained_weights(SHAPE, FULL)
+    parts = [trained_part(SHAPE, layer(k)) for k in range(4)]
+    full = trained_part(SHAPE, FULL)
+    assert sum(part.weights for part in parts) + SHAPE.table_weights == full.weights
+    assert sum(part.flops for part in parts) + 2 * SHAPE.table_weights == full.flops
+    assert [part.crossed for part in parts] == [4, 3, 2, 1]
+    assert full.crossed == 4
 
 
 def test_tokens_of_a_run_by_hand() -> None:
@@ -143,6 +157,17 @@ class TestRuns:
         cost = run_cost(study, model_shape(study), BASE, Lengths(6, 3, 2, ""))
         problems = 8 + 14
         assert cost.evaluation.tokens == 2 * problems * 6 + problems * (2 + 1) * 2
+
+    def test_benchmarks_of_the_suite_are_counted_with_their_samples(self) -> None:
+        changed = deep_copy(TINY)
+        changed["evaluation"]["suite"] = ["amc", "ifeval", {"benchmark": "gsm8k", "samples": 3, "max_tokens": 1}]
+        plain = load_study("tiny")
+        write_study("tiny", changed)
+        study = load_study("tiny")
+        lengths = Lengths(6, 3, 2, "")
+        before, after = (run_cost(one, model_shape(one), BASE, lengths).evaluation.tokens for one in (plain, study))
+        amc, ifeval, gsm8k = 40 * (6 + 32 * 3), 541 * (6 + 3), 1319 * (6 + 3 * 1)
+        assert after - before == amc + ifeval + gsm8k
 
     def test_a_search_is_not_evaluated_on_report(self) -> None:
         changed = deep_copy(TINY)

@@ -56,6 +56,22 @@ def test_the_weights_counted_are_the_matrices_of_the_model(tmp_path: Path, name:
         assert shape.block_weights == shape.active_block_weights == blocks
 
 
+@pytest.mark.parametrize(
+    ("sizes", "published"),
+    [
+        ((28, 2048, 6144, 16, 8, 128, 151936, True), 1.7e9),  # Qwen3-1.7B
+        ((36, 2560, 9728, 32, 8, 128, 151936, True), 4.0e9),  # Qwen3-4B
+        ((36, 4096, 12288, 32, 8, 128, 151936, False), 8.2e9),  # Qwen3-8B
+        ((28, 1536, 8960, 12, 2, 128, 151936, True), 1.54e9),  # Qwen2.5-1.5B, and Qwen2.5-Math-1.5B
+        ((36, 2048, 11008, 16, 2, 128, 151936, True), 3.09e9),  # Qwen2.5-3B
+        ((28, 3584, 18944, 28, 4, 128, 152064, False), 7.61e9),  # DeepSeek-R1-Distill-Qwen-7B
+    ],
+)
+def test_the_papers_models_have_as_many_weights_as_their_cards_say(sizes: tuple[int, ...], published: float) -> None:
+    names = ("layers", "width", "intermediate", "heads", "kv_heads", "head_dim", "vocabulary", "tied")
+    assert Shape(**dict(zip(names, sizes, strict=True))).weights == pytest.approx(published, rel=0.015)
+
+
 def test_a_token_passes_its_own_experts_alone() -> None:
     shape = Shape(layers=1, width=8, intermediate=4, heads=2, vocabulary=10, experts=4, active_experts=1)
     assert shape.block_weights - shape.active_block_weights == 3 * 3 * 8 * 4

@@ -18,6 +18,7 @@ from onelayer.grid import BASE, Run
 from onelayer.lengths import Lengths, mean_line, turns
 from onelayer.model_settings import MicroModel
 from onelayer.shape import Shape
+from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
 
 # Bytes that the optimizer step moves for a trained weight: AdamW reads weight, gradient and both moments, and writes
 # the weight and the moments, all float32.
@@ -27,6 +28,27 @@ _OPTIMIZER_BYTES = 28
 _DRAW_BYTES = 64
 # Bytes that the loss moves for each entry of the vocabulary and token: logits, their logarithms and gradients.
 _LOSS_BYTES = 32
+
+
+# Problems of the suite's benchmarks, as their authors publish them (of MBPP its test split, of C-Eval its validation
+# set, of MGSM eleven languages, of LiveCodeBench release v5).
+SUITE_PROBLEMS = {
+    "math500": 500,
+    "gsm8k": 1319,
+    "olympiadbench": 674,
+    "amc": 40,
+    "aime24": 30,
+    "aime25": 30,
+    "minerva": 272,
+    "humaneval-plus": 164,
+    "mbpp": 500,
+    "livecodebench": 880,
+    "gpqa-diamond": 198,
+    "mmlu-pro": 12032,
+    "c-eval": 1346,
+    "ifeval": 541,
+    "mgsm": 2750,
+}
 
 
 @dataclass(frozen=True)
@@ -105,14 +127,33 @@ def run_cost(study: Study, shape: Shape, run: Run, lengths: Lengths) -> RunCost:
         sampling=rollout_phase(study.training, shape, lengths, turns(study), worlds) if trains else Phase(),
         training=training_phase(study.training, shape, run, lengths) if trains else _pretraining(study, shape),
         evaluation=_evaluation(study, shape, run, lengths),
-        checkpoint_bytes=4 * trained_weights(shape, run) if trains or pretrained else 0,
+        checkpoint_bytes=4 * trained_part(shape, run).weights if trains or pretrained else 0,
         memory_bytes=_memory(study, shape, run, lengths) if trains else 0.0,
     )
 
 
-def trained_weights(shape: Shape, run: Run) -> int:
-    """The weights that a run trains: all, or those of its blocks."""
-    return len(run.layers) * shape.block_weights if run.layers else shape.weights
+@dataclass(frozen=True)
+class Trained:
+    """What a run trains, as far as its cost goes.
+
+    Attributes:
+        weights: that train.
+        crossed: blocks that the gradient of activations crosses: those from the lowest trained one up.
+        flops: of the weights' gradients, a token.
+    """
+
+    weights: int
+    crossed: int
+    flops: int
+
+
+def trained_part(shape: Shape, run: Run) -> Trained:
+    """What a run trains: its blocks, or everything (embeddings are looked up, and cost nothing but the head)."""
+    block = 2 * shape.active_block_weights
+    if run.layers:
+        weights = len(run.layers) * shape.block_weights
+        return Trained(weights, shape.layers - min(run.layers), len(run.layers) * block)
+    return Trained(shape.weights, shape.layers, shape.layers * block + 2 * shape.table_weights)
 
 
 def forward_flops(shape: Shape, tokens: float, headed: float, context: float) -> float:
@@ -142,15 +183,12 @@ def step_flops(shape: Shape, run: Run, tokens: float, checkpointing: bool) -> fl
         tokens: of the sequence, prompt and response.
         checkpointing: whether activations are computed again.
     """
-    matrices = 2 * shape.active_block_weights * tokens
-    attention = 4 * (tokens / 2) * shape.attention_width * tokens
-    head = 2 * shape.table_weights * tokens
-    crossed = shape.layers - min(run.layers, default=0)
-    trained = len(run.layers) or shape.layers
-    total = forward_flops(shape, tokens, tokens, tokens / 2)
-    total += crossed * (matrices + 2 * attention) + 2 * head
-    total += trained * matrices + (0 if run.layers else head)
-    return total + (crossed * (matrices + attention) if checkpointing else 0)
+    part = trained_part(shape, run)
+    matrices = 2 * shape.active_block_weights
+    attention = 4 * (tokens / 2) * shape.attention_width
+    backward = part.crossed * (matrices + 2 * attention) + 4 * shape.table_weights + part.flops
+    again = part.crossed * (matrices + attention) if checkpointing else 0
+    return forward_flops(shape, tokens, tokens, tokens / 2) + tokens * (backward + again)
 
 
 def block_activations(shape: Shape) -> int:
@@ -223,12 +261,12 @@ def training_phase(settings: Training, shape: Shape, run: Run, lengths: Lengths)
     """The work of a run's forward and backward passes and its optimizer."""
     rows = settings.minibatch_prompts * settings.group_size
     tokens = lengths.prompt + lengths.response
-    crossed = shape.layers - min(run.layers, default=0)
-    passes = shape.layers + crossed * (2 if settings.gradient_checkpointing else 1)
+    part = trained_part(shape, run)
+    passes = shape.layers + part.crossed * (2 if settings.gradient_checkpointing else 1)
     step = Phase(
         tokens=rows * tokens,
         flops=rows * step_flops(shape, run, tokens, settings.gradient_checkpointing),
-        bytes=_OPTIMIZER_BYTES * trained_weights(shape, run) + rows * tokens * _step_bytes(shape, crossed),
+        bytes=_OPTIMIZER_BYTES * part.weights + rows * tokens * _step_bytes(shape, part.crossed),
         passes=passes * rows / settings.microbatch_rows,
         steps=1,
     )
@@ -285,7 +323,20 @@ def _evaluation(study: Study, shape: Shape, run: Run, lengths: Lengths) -> Phase
                 settings.max_tokens * turns(study),
                 min(batch, problems * samples),
             )
+    if run.kind != "search":
+        for benchmark in study.suite:
+            total += _benchmark(study, shape, benchmark, lengths)
     return total
+
+
+def _benchmark(study: Study, shape: Shape, benchmark: Benchmark, lengths: Lengths) -> Phase:
+    problems = SUITE_PROBLEMS[benchmark.name]
+    own = not isinstance(benchmark, HarnessBenchmark)
+    answers = problems * (benchmark.samples if own else 1)
+    limit = benchmark.max_tokens if own else study.evaluation.max_tokens
+    response = min(lengths.response, limit)
+    batch = min(study.evaluation.batch_size, answers)
+    return sample_phase(shape, problems, answers, lengths.prompt, response, limit, batch)
 
 
 def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
@@ -297,8 +348,8 @@ def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
     tokens = settings.microbatch_rows * (lengths.prompt + lengths.response)
     size = 2 if study.model.precision == "bfloat16" else 4
     block = block_activations(shape)
-    crossed = shape.layers - min(run.layers, default=0)
-    kept = block + crossed * shape.width if settings.gradient_checkpointing else crossed * block
+    part = trained_part(shape, run)
+    kept = block + part.crossed * shape.width if settings.gradient_checkpointing else part.crossed * block
     tile = 3 * 4 * min(tokens, 4096) * min(shape.vocabulary, 32768)  # TRL's fused head works in tiles of this size
     models = 2 if settings.kl > 0 else 1
-    return models * 4 * shape.weights + 12 * trained_weights(shape, run) + tokens * kept * size + tile
+    return models * 4 * shape.weights + 12 * part.weights + tokens * kept * size + tile

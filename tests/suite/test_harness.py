@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
-from onelayer.config import MicroModel
 from onelayer.errors import UserError
+from onelayer.model_settings import MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.records import SCHEMA
 from onelayer.suite import harness
