@@ -197,7 +197,7 @@ class Cost(Settings):
         response_tokens: mean tokens of a response (of an episode: of all that follows its first view).
     """
 
-    device: str | None = None
+    device: Literal["a100", "h100", "h200"] | None = None
     prompt_tokens: PositiveFloat | None = None
     response_tokens: PositiveFloat | None = None
 
