@@ -152,6 +152,23 @@ class TestRuns:
         assert costs["full-s0"].flops > costs["layer-00-s0"].flops > costs["layer-01-s0"].flops
         assert costs["full-s0"].memory_bytes > costs["layer-00-s0"].memory_bytes > costs["layer-01-s0"].memory_bytes
 
+    def test_memory_is_the_larger_of_what_training_and_sampling_hold(self) -> None:
+        changed = deep_copy(TINY)
+        changed["training"] |= {"max_tokens": 4000, "microbatch": 1}
+        lengths = Lengths(6, 3, 3, "")
+
+        def memory(**generation: object) -> float:
+            write_study("tiny", changed | {"generation": generation})
+            study = load_study("tiny")
+            return run_cost(study, model_shape(study), FULL, lengths).memory_bytes
+
+        # All 16 answers of a batch are sampled at once: keys and values of 2 layers of width 8, float32.
+        assert memory() - memory(batch_size=8) == pytest.approx(8 * 4006 * 2 * 4 * 2 * 8)
+        assert memory(batch_size=16) == memory(batch_size=99) == memory()
+        training = memory(backend="vllm")
+        changed["training"]["max_tokens"] = 3
+        assert memory() == training
+
     def test_evaluation_counts_every_problem_and_sample(self) -> None:
         study = load_study("tiny")
         cost = run_cost(study, model_shape(study), BASE, Lengths(6, 3, 2, ""))

@@ -173,6 +173,8 @@ class Generation(Settings):
 
     Attributes:
         backend: ``vllm`` is another sampler with other draws, and needs a CUDA device.
+        batch_size: answers that transformers samples at once in training, all of a batch where not given; each takes
+            the memory of its keys and values.
         mode: whether vLLM runs in the same process, or on the server at ``server``.
         memory_share: of the device's memory, that a colocated vLLM may take.
         max_logprob_difference: mean difference a token, in nats, between vLLM's log-probabilities and the model's,
@@ -181,6 +183,7 @@ class Generation(Settings):
     """
 
     backend: Literal["transformers", "vllm"] = "transformers"
+    batch_size: PositiveInt | None = None
     mode: Literal["colocate", "server"] = "colocate"
     server: str = "http://localhost:8000"
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3

@@ -121,10 +121,10 @@ def run_cost(study: Study, shape: Shape, run: Run, lengths: Lengths) -> RunCost:
     """
     trains = run.kind != BASE.name
     pretrained = isinstance(study.model, MicroModel)
-    worlds = study.resources.worlds if study.is_agent else None
+    at_once = study.resources.worlds if study.is_agent else study.generation.batch_size
     return RunCost(
         run,
-        sampling=rollout_phase(study.training, shape, lengths, turns(study), worlds) if trains else Phase(),
+        sampling=rollout_phase(study.training, shape, lengths, turns(study), at_once) if trains else Phase(),
         training=training_phase(study.training, shape, run, lengths) if trains else _pretraining(study, shape),
         evaluation=_evaluation(study, shape, run, lengths),
         checkpoint_bytes=4 * trained_part(shape, run).weights if trains or pretrained else 0,
@@ -233,7 +233,7 @@ def sample_phase(
 
 
 def rollout_phase(
-    settings: Training, shape: Shape, lengths: Lengths, turns: int = 1, worlds: int | None = None
+    settings: Training, shape: Shape, lengths: Lengths, turns: int = 1, at_once: int | None = None
 ) -> Phase:
     """The work of every answer sampled in a run's training.
 
@@ -242,7 +242,7 @@ def rollout_phase(
         shape: the model's sizes.
         lengths: mean tokens of prompts and responses.
         turns: of an episode.
-        worlds: episodes played side by side; None for single answers.
+        at_once: answers sampled, or episodes played, side by side; None for all of a batch.
     """
     rows = settings.prompts_per_batch * settings.group_size
     one = sample_phase(
@@ -252,7 +252,7 @@ def rollout_phase(
         lengths.prompt,
         lengths.response,
         settings.max_tokens * turns,
-        min(rows, worlds or rows),
+        min(rows, at_once or rows),
     )
     return one.times(_rollouts(settings))
 
@@ -340,9 +340,11 @@ def _benchmark(study: Study, shape: Shape, benchmark: Benchmark, lengths: Length
 
 
 def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
-    """Weights, gradients and moments in float32, and what the backward pass keeps of one micro-batch.
+    """Weights and moments in float32, and the larger of what training and sampling hold besides.
 
-    Checkpointing keeps a block's input alone, and one block at a time whole.
+    Training holds gradients and what the backward pass keeps of one micro-batch; checkpointing keeps a block's input
+    alone, and one block at a time whole. Sampling holds keys and values of all answers sampled at once, with room for
+    each up to its limit.
     """
     settings = study.training
     tokens = settings.microbatch_rows * (lengths.prompt + lengths.response)
@@ -351,5 +353,9 @@ def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
     part = trained_part(shape, run)
     kept = block + part.crossed * shape.width if settings.gradient_checkpointing else part.crossed * block
     tile = 3 * 4 * min(tokens, 4096) * min(shape.vocabulary, 32768)  # TRL's fused head works in tiles of this size
+    rows = settings.prompts_per_batch * settings.group_size
+    rows = min(rows, (study.resources.worlds if study.is_agent else study.generation.batch_size) or rows)
+    rows = 0 if study.generation.backend == "vllm" else rows  # vLLM has a share of the device's memory to itself
+    cache = rows * (lengths.prompt + settings.max_tokens * turns(study)) * 2 * size * shape.layers * shape.kv_width
     models = 2 if settings.kl > 0 else 1
-    return models * 4 * shape.weights + 12 * part.weights + tokens * kept * size + tile
+    return models * 4 * shape.weights + 8 * part.weights + max(4 * part.weights + tokens * kept * size + tile, cache)

@@ -93,6 +93,7 @@ def train_run(study: Study, run: Run) -> None:
             trainer = OneLayerGRPOTrainer(
                 args=config(),
                 reward_funcs=make_reward(grader, problems),
+                rows_at_once=study.generation.batch_size,
                 **common,
             )
             if study.generation.backend == "vllm":

@@ -34,7 +34,7 @@ from onelayer.config import Training
 from onelayer.grading.worker import Grader
 from onelayer.model_settings import Chat
 from onelayer.prompting import end_ids, prompt_tokens
-from onelayer.rl.rollout import Decoding, generate, row_seeds
+from onelayer.rl.rollout import Decoding, generate_in_batches, row_seeds
 from onelayer.rl.vllm_backend import VllmSampler
 from onelayer.tasks.contract import Problem
 from onelayer.training import ResumableMixin, Workplace
@@ -104,6 +104,7 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         workplace: Workplace,
         chat: Chat | None = None,
         stop: Sequence[str] = (),
+        rows_at_once: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.trained_names = trained_names
@@ -111,6 +112,7 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         self._sampler: VllmSampler | None = None
         self._synced_step: int | None = None
         self._chat = chat
+        self._rows_at_once = rows_at_once
         super().__init__(*args, **kwargs)
         model = self.accelerator.unwrap_model(self.model)
         self.eos_token_ids = list(end_ids(model, self._tokenizer, stop))
@@ -143,7 +145,7 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
     ) -> tuple[list[list[int]], list[list[float]] | None]:
         with self.sampling(len(prompt_ids), self.max_completion_length) as (model, decoding, seeds):
             if self._sampler is None:
-                return generate(model, prompt_ids, decoding, seeds), None
+                return generate_in_batches(model, prompt_ids, decoding, seeds, self._rows_at_once), None
             if self._synced_step != self.state.global_step:
                 self._sampler.sync(model)
                 self._synced_step = self.state.global_step
