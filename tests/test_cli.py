@@ -131,6 +131,7 @@ def test_help_names_every_command() -> None:
         "base",
         "train",
         "evaluate",
+        "suite",
         "choose-rate",
         "rank",
         "analyze",

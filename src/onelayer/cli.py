@@ -36,11 +36,45 @@ JobName = Annotated[
 
 
 @app.command()
-def plan(studies: StudyNames = None) -> None:
-    """Show every run: what is done, what would run, and why."""
+def plan(
+    studies: StudyNames = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Show what the studies cost instead.")] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="With --cost: a100, h100 or h200, by its published peaks. Default: this machine."),
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(min=1, help="With --cost: mean tokens of a response, whatever was measured.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="With --cost: print JSON.")] = False,
+) -> None:
+    """Show every run: what is done, what would run, and why; or what it all costs."""
+    if cost:
+        from onelayer.cost_table import print_costs, print_costs_json, study_cost
+
+        costs = [study_cost(study, device, tokens) for study in _studies(studies)]
+        (print_costs_json if json else print_costs)(costs)
+        return
+    if device or tokens or json:
+        raise UserError("plan: --device, --tokens and --json belong to --cost")
     from onelayer.overview import print_plan
 
     print_plan(_studies(studies))
+
+
+@app.command()
+def calibrate(
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="Threads to measure with. Default: 1, and every core.")
+    ] = None,
+) -> None:
+    """Measure how fast this machine is, for `plan --cost`: writes calibration.json."""
+    from onelayer.calibrate import write_calibration
+    from onelayer.machine import CALIBRATION
+
+    for machine in write_calibration(threads or [], CALIBRATION):
+        print(f"{machine.name}, {machine.threads} threads: {machine.source}")
+    print(f"calibration: {CALIBRATION}")
 
 
 @app.command()
@@ -86,7 +120,7 @@ def train(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
     from onelayer.phases import train_phase
 
     settings = load_study(study)
-    train_phase(settings, _chosen(settings, runs, job), job)
+    train_phase(settings, _chosen(settings, runs, job, "train"), job)
 
 
 @app.command()
@@ -96,7 +130,17 @@ def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> No
     from onelayer.phases import evaluate_phase
 
     settings = load_study(study)
-    evaluate_phase(settings, _chosen(settings, runs, job), job)
+    evaluate_phase(settings, _chosen(settings, runs, job, "evaluate"), job)
+
+
+@app.command()
+def suite(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Score runs on the benchmarks of the study's evaluation suite."""
+    from onelayer.config import load_study
+    from onelayer.phases import suite_phase
+
+    settings = load_study(study)
+    suite_phase(settings, _chosen(settings, runs, job, "suite"), job)
 
 
 @app.command()
@@ -248,11 +292,11 @@ def _studies(names: list[str] | None) -> list[Study]:
     return [load_study(name) for name in names or load_params().studies]
 
 
-def _chosen(study: Study, runs: list[str] | None, job: str | None) -> tuple[Run, ...]:
+def _chosen(study: Study, runs: list[str] | None, job: str | None, command: str) -> tuple[Run, ...]:
     from onelayer.grid import find_job, find_runs
 
     if (job is None) == (not runs):
-        raise UserError("train and evaluate: expected runs or --job JOB, found " + ("both" if job else "neither"))
+        raise UserError(f"{command}: expected runs or --job JOB, found {'both' if job else 'neither'}")
     return find_job(study, job).runs if job else find_runs(study, runs or [])
 
 

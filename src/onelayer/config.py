@@ -25,6 +25,7 @@ from onelayer.baseline_settings import LoraRuns, TunedLayers
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.suite.benchmarks import Benchmark, Suite
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 
 PARAMS_FILE = Path("params.yaml")
@@ -129,12 +130,16 @@ class Runs(Settings):
 
 
 class Evaluation(Settings):
-    """How each run is sampled: k answers a problem at a temperature, and one greedy answer."""
+    """How each run is sampled: k answers a problem at a temperature, and one greedy answer.
+
+    ``suite`` names benchmarks that every run but the search's is scored on besides (`onelayer.suite`).
+    """
 
     samples: PositiveInt = 4
     temperature: PositiveFloat = 1.0
     max_tokens: PositiveInt = 3072
     batch_size: PositiveInt = 256
+    suite: Suite = ()
 
 
 class Grading(Settings):
@@ -166,6 +171,43 @@ class Resources(Settings):
     worlds: PositiveInt = 32
 
 
+class Generation(Settings):
+    """What samples the answers, in training and evaluation alike.
+
+    Attributes:
+        backend: ``vllm`` is another sampler with other draws, and needs a CUDA device.
+        batch_size: answers that transformers samples at once in training, all of a batch where not given; each takes
+            the memory of its keys and values.
+        mode: whether vLLM runs in the same process, or on the server at ``server``.
+        memory_share: of the device's memory, that a colocated vLLM may take.
+        max_logprob_difference: mean difference a token, in nats, between vLLM's log-probabilities and the model's,
+            beyond which a run ends.
+        checked_answers: answers that this is measured on, each time vLLM is sent new weights.
+    """
+
+    backend: Literal["transformers", "vllm"] = "transformers"
+    batch_size: PositiveInt | None = None
+    mode: Literal["colocate", "server"] = "colocate"
+    server: str = "http://localhost:8000"
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    max_logprob_difference: PositiveFloat = 0.05
+    checked_answers: PositiveInt = 8
+
+
+class Cost(Settings):
+    """What `onelayer plan --cost` takes for granted where nothing is measured yet; it decides no result.
+
+    Attributes:
+        device: the machine it counts hours of; this one where not given.
+        prompt_tokens: mean tokens of a prompt (of an episode: of its first view).
+        response_tokens: mean tokens of a response (of an episode: of all that follows its first view).
+    """
+
+    device: Literal["a100", "h100", "h200"] | None = None
+    prompt_tokens: PositiveFloat | None = None
+    response_tokens: PositiveFloat | None = None
+
+
 class Study(Settings):
     """One model × algorithm × training set × evaluation suite."""
 
@@ -179,7 +221,9 @@ class Study(Settings):
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
     analysis: Analysis = Analysis()
+    generation: Generation = Generation()
     resources: Resources = Resources()
+    cost: Cost = Cost()
 
     @model_validator(mode="after")
     def _micro_needs_a_corpus(self) -> Self:
@@ -214,10 +258,24 @@ class Study(Settings):
                 raise ValueError(f"training.{key} belongs to {what}")
         return self
 
+    @model_validator(mode="after")
+    def _worlds_need_our_sampler(self) -> Self:
+        if self.generation.backend == "vllm" and self.is_agent:
+            raise ValueError(
+                "generation.backend: found vllm; episodes are played on one cache of keys and values, which"
+                f" transformers alone offers here (task.kind {self.task.kind})"
+            )
+        return self
+
     @property
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
+
+    @property
+    def suite(self) -> tuple[Benchmark, ...]:
+        """The benchmarks of the evaluation suite, with what the study changes of them."""
+        return tuple(entry.resolved() for entry in self.evaluation.suite)
 
     @property
     def layers(self) -> tuple[int, ...]:

@@ -16,12 +16,14 @@ from typing import Any
 from onelayer.config import Study
 from onelayer.grid import Run
 from onelayer.model_settings import PretrainedModel
+from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
 from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, JsonlTask
 
 PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
 TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
+SUITE_RECIPE = 1
 ANALYSIS_RECIPE = 3
 # The rules by which mathematics and options are judged (docs/method.md).
 RULES_RECIPE = 1
@@ -80,7 +82,7 @@ def training_settings(study: Study, run: Run) -> Payload:
             "alpha": run.lora.adapter_alpha,
             "targets": targets if isinstance(targets, str) else sorted(targets),
         }
-    return payload | _use_settings(study)
+    return payload | _use_settings(study) | _backend_setting(study)
 
 
 def training_payload(study: Study, run: Run, learning_rate: float, train_sha: str, base_sha: str) -> Payload:
@@ -98,11 +100,11 @@ def evaluation_settings(study: Study, run: Run) -> Payload:
         "recipe": EVALUATE_RECIPE,
         "seed": study.seed,
         "run": run.name,
-        "evaluation": _changed(study.evaluation, exclude={"batch_size"}),
+        "evaluation": _changed(study.evaluation, exclude={"batch_size", "suite"}),
         "grading": _grading_settings(study),
         "splits": list(evaluated_splits(run)),
     }
-    return payload | _use_settings(study)
+    return payload | _use_settings(study) | _backend_setting(study)
 
 
 def evaluation_payload(study: Study, run: Run, weights_sha: str, split_shas: dict[str, str]) -> Payload:
@@ -119,10 +121,15 @@ def _use_settings(study: Study) -> Payload:
     """How a pretrained model is run and spoken to: those of its settings that are not the defaults."""
     if not isinstance(study.model, PretrainedModel):
         return {}
-    use = _changed(study.model, include=set(PretrainedModel.model_fields))
+    use = _changed(study.model, include=set(PretrainedModel.model_fields) - {"shape"})
     if study.model.chat is not None:
         use["chat"] = study.model.chat.model_dump(mode="json")
     return use
+
+
+def _backend_setting(study: Study) -> Payload:
+    """What draws the answers; where it runs, and how it is watched, changes none."""
+    return {} if study.generation.backend == "transformers" else {"backend": study.generation.backend}
 
 
 def _grading_settings(study: Study) -> Payload:
@@ -143,3 +150,25 @@ def _grading_settings(study: Study) -> Payload:
         case world:
             payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload
+
+
+def suite_settings(study: Study, run: Run, benchmark: Benchmark) -> Payload:
+    """What decides a run's records on one benchmark of the suite, before its weights and rows are known."""
+    # Where rows lie on this machine decides nothing, their content does; nor does the category that a score counts in.
+    elsewhere = {"category": True, "path": True, "source": {"path"}, "sandbox": {"fallback"}}
+    payload: Payload = {
+        "recipe": SUITE_RECIPE,
+        "seed": study.seed,
+        "run": run.name,
+        "benchmark": _changed(benchmark, exclude=elsewhere),
+    }
+    if study.grading.failures != "stop":
+        payload["failures"] = study.grading.failures
+    # The harness samples with transformers, whatever the study says.
+    backend = {} if isinstance(benchmark, HarnessBenchmark) else _backend_setting(study)
+    return payload | _use_settings(study) | backend
+
+
+def suite_payload(study: Study, run: Run, benchmark: Benchmark, weights_sha: str, rows_sha: str | None) -> Payload:
+    """All that decides a run's records on a benchmark; ``rows_sha`` is None where the harness fetches them."""
+    return suite_settings(study, run, benchmark) | {"weights": weights_sha, "rows": rows_sha}

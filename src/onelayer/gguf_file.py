@@ -45,7 +45,11 @@ def find_gguf(path: Path | None, package: str | None, file: str | None) -> Path:
     return find_gguf(files[wanted[0]], None, None)
 
 
-def _reader(path: Path) -> Any:
+def open_gguf(path: Path) -> Any:
+    """A reader of the file's metadata and tensors (``gguf.GGUFReader``); reading a vocabulary takes seconds.
+
+    Raises UserError where the package gguf is missing or the file is no GGUF file.
+    """
     try:
         from gguf import GGUFReader
     except ImportError:
@@ -69,7 +73,7 @@ def block_count(path: Path) -> int:
 
 @lru_cache  # reading a vocabulary takes seconds, and a command asks for the depth more than once
 def _block_count(path: Path, size: int, changed: int) -> int:
-    reader = _reader(path)
+    reader = open_gguf(path)
     architecture = reader.get_field("general.architecture")
     key = f"{architecture.contents()}.block_count" if architecture else "general.architecture"
     field = reader.get_field(key)
@@ -83,7 +87,7 @@ def unpack(path: Path, folder: Path) -> None:
 
     Raises UserError where transformers cannot read its architecture.
     """
-    _reader(path)  # a missing package or a file that is none of these has a message of its own
+    open_gguf(path)  # a missing package or a file that is none of these has a message of its own
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 

@@ -40,8 +40,8 @@ _DISTRIBUTIONS = (
     "latex2sympy2_extended",
     "sympy",
 )
-# Worlds, and readers of models, that not every installation has.
-_OPTIONAL = ("gguf", "textworld-express", "scienceworld", "alfworld", "textworld")
+# vLLM, worlds and readers of models, that not every installation has.
+_OPTIONAL = ("vllm", "gguf", "textworld-express", "scienceworld", "alfworld", "textworld")
 
 
 class Manifest(BaseModel):

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 from onelayer.errors import UserError
 from onelayer.gguf_file import block_count, find_gguf
 from onelayer.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.shape import Shape
 
 Attention: TypeAlias = Literal["sdpa", "eager", "flash_attention_2"]
 
@@ -74,12 +75,16 @@ class PretrainedModel(Settings):
         attention: the implementation of attention in transformers.
         chat: puts the prompt through the tokenizer's chat template; None leaves it plain.
         stop: further tokens that end an answer, beside those that tokenizer and model declare.
+        shape: the model's sizes, where `onelayer plan --cost` should know them before the model is here; they decide
+            nothing.
     """
 
     precision: Literal["float32", "bfloat16"] = "float32"
     attention: Attention = "sdpa"
     chat: Chat | None = None
     stop: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], AfterValidator(no_repeats)] = ()
+
+    shape: Shape | None = None
 
     @model_validator(mode="after")
     def _flash_attention_is_for_half_precision(self) -> Self:

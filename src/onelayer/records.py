@@ -44,15 +44,17 @@ def read_records(study: str, run: str) -> pd.DataFrame:
 
     Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
     """
-    path = run_folder(study, run) / RECORDS
+    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}")
+
+
+def read_record_file(path: Path, made_by: str) -> pd.DataFrame:
+    """Read one file of records. Raises UserError, naming the command that makes it, where it is none."""
     try:
         table = pq.read_table(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no records yet; `onelayer evaluate {study} {run}` makes them") from None
+        raise UserError(f"{path}: no records yet; `{made_by}` makes them") from None
     except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path}: expected Parquet, found: {error}; `onelayer evaluate {study} {run}` makes it anew"
-        ) from None
+        raise UserError(f"{path}: expected Parquet, found: {error}; `{made_by}` makes it anew") from None
     if table.schema.names != SCHEMA.names:
         raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {table.schema.names}")
     frame: pd.DataFrame = table.to_pandas()
@@ -71,13 +73,21 @@ def problem_means(records: pd.DataFrame, split: str) -> pd.Series:
     A sample whose judgement broke is neither right nor wrong and counts for nothing. Returns a float series of as many
     values as the split has problems. Raises UserError where every sample of a problem broke.
     """
-    chosen = records[(records["split"] == split) & (records["decoding"] == "sample")]
-    judged = chosen[chosen["status"] != "broken"]
+    return judged_means(records[(records["split"] == split) & (records["decoding"] == "sample")])
+
+
+def judged_means(records: pd.DataFrame) -> pd.Series:
+    """Each problem's share of right answers among these records that were judged, by problem id, sorted.
+
+    Raises UserError where every answer to a problem broke.
+    """
+    judged = records[records["status"] != "broken"]
     means: pd.Series = judged.groupby("problem", sort=True)["correct"].mean()
-    lost = sorted(set(chosen["problem"]) - set(means.index))
+    lost = sorted(set(records["problem"]) - set(means.index))
     if lost:
+        first = records.iloc[0]
         raise UserError(
-            f"records of {chosen['run'].iloc[0]} on {split}: the judgement of every sample of problem {lost[0]} broke"
+            f"records of {first['run']} on {first['split']}: the judgement of every sample of problem {lost[0]} broke"
             f" ({len(lost)} such problems); evaluate the run again once what failed is mended"
         )
     return means
@@ -110,7 +120,7 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     for split, part in records.groupby("split", sort=True):
         samples = part[part["decoding"] == "sample"]
         means = problem_means(part, str(split))
-        sets = ProblemSets(list(means.index))
+        sets = ProblemSets.of_ids(list(means.index))
         greedy = part[(part["decoding"] == "greedy") & (part["status"] != "broken")]
         result[str(split)] = {
             "score": sets.score(means.to_numpy()),

@@ -59,7 +59,7 @@ def rank_layers(study: Study) -> dict[str, Any]:
     arms: dict[int, list[pd.Series]] = {}
     for run in layer_runs(study):
         arms.setdefault(run.layers[0], []).append(problem_means(read_records(study.name, run.name), "select"))
-    scores = {layer: ProblemSets(list(arm[0].index)).score(aligned(arm)) for layer, arm in arms.items()}
+    scores = {layer: ProblemSets.of_ids(list(arm[0].index)).score(aligned(arm)) for layer, arm in arms.items()}
     ranking = {
         "layers": [{"layer": layer, "select_score": scores[layer]} for layer in ranked(scores)],
         "records": _contents(study, layer_runs(study)),

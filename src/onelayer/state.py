@@ -167,21 +167,22 @@ class StudyState:
 
     def training(self, run: Run) -> Standing:
         """Where a run's training stands."""
-        return self._standing(run, self._manifest(run), self.expected_training(run))
+        return self.standing(self._folder(run), self._manifest(run), self.expected_training(run))
 
     def evaluation(self, run: Run) -> Standing:
         """Where a run's records stand."""
         manifest = read_manifest(self._folder(run), EVALUATION_MANIFEST)
-        return self._standing(run, manifest, self.expected_evaluation(run))
+        return self.standing(self._folder(run), manifest, self.expected_evaluation(run))
 
-    def _standing(self, run: Run, manifest: Manifest | None, expected: Payload | str) -> Standing:
+    def standing(self, folder: Path, manifest: Manifest | None, expected: Payload | str) -> Standing:
+        """Where a piece of work stands, whose files lie in a folder with a manifest of what decided them."""
         if isinstance(expected, str):
             return Standing(False, expected)
         if manifest is None:
             return Standing(False, "new")
         if manifest.fingerprint != digest(expected):
             return Standing(False, _difference(manifest.settings, expected))
-        wrong = damage(self._folder(run), manifest, self._thorough)
+        wrong = damage(folder, manifest, self._thorough)
         return Standing(False, f"damaged: {wrong[0]}") if wrong else _DONE
 
 
@@ -192,7 +193,7 @@ def _difference(old: Payload, new: Payload) -> str:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key):
             continue
-        if key in ("train_split", "base", "weights") or key.startswith("problems."):
+        if key in ("train_split", "base", "weights", "rows") or key.startswith("problems."):
             parts.append(f"{key.replace('_', ' ').replace('problems.', 'problems of ')} changed")
         else:
             parts.append(f"{key} {before.get(key, 'default')} → {after.get(key, 'default')}")

@@ -45,13 +45,23 @@ def run_folder(study: str, run: str) -> Path:
     return study_folder(study) / "runs" / run
 
 
+def suite_folder(study: str, run: str) -> Path:
+    """A run's records on the evaluation suite, a file a benchmark with its manifest beside it."""
+    return run_folder(study, run) / "suite"
+
+
+def suite_scores_file(study: str, run: str) -> Path:
+    """A run's scores on the evaluation suite."""
+    return run_folder(study, run) / "suite.json"
+
+
 def prepared_receipt(study: str) -> Path:
     """Written when the problems of a study are complete."""
     return study_folder(study) / "problems.json"
 
 
 def job_receipt(study: str, job: str, phase: str) -> Path:
-    """Written when every run of a job has gone through a phase (``trained`` or ``evaluated``)."""
+    """Written when every run of a job has gone through a phase (``trained``, ``evaluated`` or ``suite``)."""
     return study_folder(study) / "jobs" / f"{job}.{phase}.json"
 
 

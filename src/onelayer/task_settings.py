@@ -65,6 +65,7 @@ class SandboxSettings(Settings):
 
     seconds: PositiveFloat = 5.0
     memory_mb: PositiveInt = 512
+    message_mb: PositiveInt = 4
     fallback: Literal["refuse", "limits-only"] = "refuse"
 
 

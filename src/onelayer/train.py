@@ -19,9 +19,11 @@ from onelayer.manifest import Meter, write_manifest
 from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
 from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
+from onelayer.prompting import prompt_tokens
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
+from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
 from onelayer.tasks import make_agent_task, make_task
@@ -56,6 +58,8 @@ def train_run(study: Study, run: Run) -> None:
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
     run = replace(run, layers=tuple(payload["layers"]))  # of the best layer's run, known by now
+    if study.generation.backend == "vllm":
+        check_vllm(study.name)
     meter = Meter()
     use_threads(study.resources.threads)
     base = usable_base(study)
@@ -92,7 +96,18 @@ def train_run(study: Study, run: Run) -> None:
             run_trainer(trainer, workplace)
     else:
         with closing(Grader(make_task(study), study.grading)) as grader:
-            trainer = OneLayerGRPOTrainer(args=config(), reward_funcs=make_reward(grader, problems), **common)
+            trainer = OneLayerGRPOTrainer(
+                args=config(),
+                reward_funcs=make_reward(grader, problems),
+                rows_at_once=study.generation.batch_size,
+                **common,
+            )
+            if study.generation.backend == "vllm":
+                tokenizer = common["processing_class"]
+                prompts = prompt_tokens(tokenizer, [problem.prompt for problem in problems], study.model.chat)
+                limit = study.training.max_tokens
+                engine = open_engine(study.generation, model, trainer.accelerator, tokenizer, prompts, limit)
+                trainer.sample_with(VllmSampler(engine, names, study.generation))
             run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)

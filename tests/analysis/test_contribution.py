@@ -19,7 +19,7 @@ from onelayer.analysis.problem_sets import ProblemSets
 
 
 def bootstrap(problems: int, resamples: int = 2000, seed: int = 1) -> Bootstrap:
-    return Bootstrap(ProblemSets([str(one) for one in range(problems)]), resamples, 0.95, seed)
+    return Bootstrap(ProblemSets.of_ids([str(one) for one in range(problems)]), resamples, 0.95, seed)
 
 
 def test_worked_example_of_the_paper() -> None:

@@ -12,7 +12,7 @@ from onelayer.analysis.contribution import Bootstrap, scan
 from onelayer.analysis.problem_sets import ProblemSets, set_of
 from onelayer.records import summarize
 
-LARGE_AND_SMALL = ProblemSets(["gsm8k:1", "gsm8k:2", "gsm8k:3", "gsm8k:4", "amc:1", "amc:7"])
+LARGE_AND_SMALL = ProblemSets.of_ids(["gsm8k:1", "gsm8k:2", "gsm8k:3", "gsm8k:4", "amc:1", "amc:7"])
 
 
 def test_set_of() -> None:
@@ -28,7 +28,7 @@ def test_score_is_the_mean_of_the_sets_means() -> None:
 
 def test_one_set_is_the_plain_mean_to_the_last_bit() -> None:
     runs = np.random.default_rng(0).random((3, 997))
-    sets = ProblemSets([f"{row}+1" for row in range(997)])
+    sets = ProblemSets.of_ids([f"{row}+1" for row in range(997)])
     assert sets.score(runs) == float(runs.mean())
     assert (sets.equalized(runs) == runs).all()
     drawn = sets.draw(np.random.default_rng(5), 7)
@@ -38,7 +38,7 @@ def test_one_set_is_the_plain_mean_to_the_last_bit() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 2**31))
 def test_draws_keep_every_sets_share(labels: list[int], seed: int) -> None:
-    sets = ProblemSets([f"set{label}:{row}" for row, label in enumerate(labels)])
+    sets = ProblemSets.of_ids([f"set{label}:{row}" for row, label in enumerate(labels)])
     weights = sets.draw(np.random.default_rng(seed), 20)
     assert weights.sum(axis=1) == pytest.approx(1)
     for label in set(labels):
@@ -55,7 +55,7 @@ def test_bootstrap_error_is_that_of_a_stratified_mean() -> None:
     rng = np.random.default_rng(1)
     sizes = {"math500": 400, "amc": 40}
     run = np.concatenate([(rng.random(size) < share).astype(float) for size, share in ((400, 0.6), (40, 0.3))])
-    sets = ProblemSets([f"{name}:{row}" for name, size in sizes.items() for row in range(size)])
+    sets = ProblemSets.of_ids([f"{name}:{row}" for name, size in sizes.items() for row in range(size)])
     draws = Bootstrap(sets, 20_000, 0.95, 3).scores(run[None])
     expected = np.sqrt(sum(part.var() / len(part) for part in np.split(run, [400]))) / 2
     assert draws.mean() == pytest.approx(sets.score(run), abs=1e-3)
@@ -64,7 +64,7 @@ def test_bootstrap_error_is_that_of_a_stratified_mean() -> None:
 
 def test_contributions_over_sets() -> None:
     """A layer that gains on the small set alone: half of S, though a tenth of the problems."""
-    sets = ProblemSets([f"large:{row}" for row in range(90)] + [f"small:{row}" for row in range(10)])
+    sets = ProblemSets.of_ids([f"large:{row}" for row in range(90)] + [f"small:{row}" for row in range(10)])
     base, full = np.zeros((1, 100)), np.ones((2, 100))
     layer = np.zeros((2, 100))
     layer[:, 90:] = 1
@@ -97,3 +97,25 @@ def test_summary_of_several_sets() -> None:
     report = summarize(pd.DataFrame(rows))["report"]
     assert report["sets"] == {"a": 0.5, "b": 1.0}
     assert report["score"] == 0.75
+
+
+def test_sets_are_drawn_apart() -> None:
+    """Of two sets of constant figures a mean over draws within each set never moves; over all of them it would."""
+    figures = np.array([[0.0] * 5 + [1.0] * 3])
+    apart = ProblemSets(["a"] * 5 + ["b"] * 3, {"a": 5 / 8, "b": 3 / 8})
+    draws = Bootstrap(apart, 300, 0.9, 0).scores(figures)
+    assert np.ptp(draws) < 1e-12
+    assert draws[0] == pytest.approx(3 / 8)
+    assert np.ptp(Bootstrap(ProblemSets([""] * 8), 300, 0.9, 0).scores(figures)) > 0.1
+
+
+def test_contributions_to_a_weighted_mean() -> None:
+    """Sets of 4 and 2 problems that weigh 3/4 and 1/4, worked by hand."""
+    sets = ProblemSets(["a"] * 4 + ["b"] * 2, {"a": 0.75, "b": 0.25})
+    base = np.array([[0.0, 0.0, 1.0, 1.0, 0.0, 0.5]])
+    full = np.array([[1.0, 1.0, 1.0, 0.0, 0.5, 1.0]])
+    layer = np.array([[1.0, 0.0, 1.0, 1.0, 0.0, 1.0]])
+    found = scan(base, full, {0: layer}, Bootstrap(sets, 400, 0.9, 1))
+    assert found.base.value == pytest.approx(0.75 * 0.5 + 0.25 * 0.25)
+    assert found.full.value == pytest.approx(0.75)
+    assert found.scores[0].value == pytest.approx(0.75 * 0.75 + 0.25 * 0.5)

@@ -89,6 +89,17 @@ def test_microbatches_change_no_result(tmp_path: Path) -> None:
         assert torch.allclose(one, results[1][name], atol=1e-5), name
 
 
+def test_sampling_in_batches_changes_no_result(tmp_path: Path) -> None:
+    results = []
+    for rows_at_once in (None, 5):
+        trainer = make(tmp_path, LAYER, training())
+        trainer._rows_at_once = rows_at_once
+        trainer.train()
+        results.append(weights(trainer))
+    for name, one in results[0].items():
+        assert torch.allclose(one, results[1][name], atol=1e-7), name
+
+
 def test_minibatches_and_epochs_reuse_a_batch_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = []
     original = OneLayerGRPOTrainer._generate_single_turn

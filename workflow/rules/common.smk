@@ -5,6 +5,7 @@ from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
 from onelayer.store import learning_rate_file
+from onelayer.suite.standing import local_rows, scored_jobs
 from onelayer.task_settings import source_files
 
 
@@ -61,6 +62,14 @@ def rates(name):
     """The files of a study's learning rates: its own, and each baseline's."""
     baselines = [family.name for family in grid.families(study(name))]
     return [str(learning_rate_file(name, family)) for family in (None, *baselines)]
+
+
+def suite_receipts(wildcards):
+    """The receipts of the jobs that are scored on the suite; none where the study names no benchmark."""
+    return [
+        f"data/{wildcards.study}/jobs/{job.name}.suite.json"
+        for job in scored_jobs(study(wildcards.study))
+    ]
 
 
 wildcard_constraints:

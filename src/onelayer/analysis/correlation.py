@@ -58,7 +58,7 @@ class Ranking:
     @property
     def sets(self) -> ProblemSets:
         """The sets of the problems."""
-        return ProblemSets([problem for problem, _ in self.problems])
+        return ProblemSets.of_ids([problem for problem, _ in self.problems])
 
     def scores(self, layers: Sequence[int]) -> Matrix:
         """S_k of the layers, shape (layers,)."""

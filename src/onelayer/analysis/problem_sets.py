@@ -1,17 +1,17 @@
-"""Problems that come from several benchmarks: a score is the unweighted mean of the benchmarks' own means.
+"""Problems that come from several benchmarks: a score is a mean of the benchmarks' own means.
 
-    S = mean over sets b of (mean over the problems of b)
+    S = Σ_b w_b · (mean over the problems of b)
 
-(arXiv 2607.01232, its math score over four benchmarks.) A problem's set is what its id names before the row
-(``math500:12``); problems without such an id are one set. A bootstrap draws the problems of each set anew by
-themselves, for the sets are chosen, not sampled.
+with equal weights (arXiv 2607.01232, its math score over four benchmarks), or those of a composite of composites. In a
+study's own splits a problem's set is what its id names before the row (``math500:12``); problems without such an id are
+one set. A bootstrap draws the problems of each set anew by themselves, for the sets are chosen, not sampled.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,22 @@ class ProblemSets:
     """The sets of the problems that every run of a study holds.
 
     Args:
-        problems: the problems' ids, in the order of the runs' columns.
+        sets: each problem's set, in the order of the runs' columns.
+        weights: what each set weighs, adding up to 1; None weighs them alike.
     """
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        self._problems = len(problems)
+    def __init__(self, sets: Sequence[str], weights: Mapping[str, float] | None = None) -> None:
+        self._problems = len(sets)
         members: dict[str, list[int]] = {}
-        for column, problem in enumerate(problems):
-            members.setdefault(set_of(problem), []).append(column)
+        for column, name in enumerate(sets):
+            members.setdefault(name, []).append(column)
         self._members = {name: np.array(columns) for name, columns in members.items()}
+        self._weights = weights or dict.fromkeys(self._members, 1 / len(self._members))
+
+    @classmethod
+    def of_ids(cls, problems: Sequence[str]) -> Self:
+        """The sets that the problems' ids name."""
+        return cls([set_of(problem) for problem in problems])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +61,7 @@ class ProblemSets:
         """
         if len(self._members) == 1:
             return float(runs.mean())
-        return float(np.mean([runs[..., columns].mean() for columns in self._members.values()]))
+        return float(sum(self._weights[name] * runs[..., columns].mean() for name, columns in self._members.items()))
 
     def by_set(self, run: Matrix) -> dict[str, float]:
         """The mean of each set by itself, from one run's means, shape (problems,)."""
@@ -70,8 +77,8 @@ class ProblemSets:
             The same shape.
         """
         scale = np.empty(self._problems)
-        for columns in self._members.values():
-            scale[columns] = self._problems / len(columns) / len(self._members)
+        for name, columns in self._members.items():
+            scale[columns] = self._weights[name] * self._problems / len(columns)
         return runs * scale
 
     def draw(self, generator: np.random.Generator, resamples: int) -> Matrix:
@@ -81,8 +88,8 @@ class ProblemSets:
             What each problem weighs in each draw, shape (resamples, problems); every row adds up to 1.
         """
         weights = np.empty((resamples, self._problems))
-        for columns in self._members.values():
+        for name, columns in self._members.items():
             count = len(columns)
             drawn = generator.multinomial(count, np.full(count, 1 / count), size=resamples)
-            weights[:, columns] = drawn / count / len(self._members)
+            weights[:, columns] = drawn / count * self._weights[name]
         return weights

@@ -8,6 +8,7 @@ from typing import Any
 from onelayer.analysis.baselines import baselines
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, evaluated_splits
@@ -31,6 +32,8 @@ def analyze(study: Study) -> dict[str, Any]:
         standing = state.evaluation(run)
         if not standing.done:
             raise UserError(f"{study.name}/{run.name}: no valid records ({standing.reason})")
+    # A study without a suite has no word of one.
+    suite = {"suite": suite_section(study, state)} if study.suite else {}
     records = {run.name: read_records(study.name, run.name) for run in runs}
     means = {
         split: {run.name: problem_means(records[run.name], split) for run in runs if split in evaluated_splits(run)}
@@ -69,6 +72,7 @@ def analyze(study: Study) -> dict[str, Any]:
         "cost": costs,
         "trained_on": _trained_on(manifests),
         "provenance": _provenance(manifests),
+        **suite,
     }
     result["notes"] = _notes(study, result, manifests)
     write_json(analysis_file(study.name), result)
@@ -78,7 +82,7 @@ def analyze(study: Study) -> dict[str, Any]:
 def _scan(study: Study, split: str, means: dict[str, Any]) -> Scan:
     base = aligned([means[BASE.name]])
     bootstrap = Bootstrap(
-        ProblemSets(list(means[BASE.name].index)),
+        ProblemSets.of_ids(list(means[BASE.name].index)),
         study.analysis.resamples,
         study.analysis.confidence,
         derive_seed(study.seed, "bootstrap", split),

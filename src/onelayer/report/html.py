@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def _same_data(analyses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]
 
 def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
     def shown(frame: pd.DataFrame) -> str:
-        text: str = frame.drop(columns="study").to_html(
+        text: str = frame.drop(columns="study", errors="ignore").to_html(
             index=False, border=0, na_rep="undefined", float_format=lambda x: f"{x:.{decimals}f}"
         )
         return text
@@ -103,6 +103,17 @@ def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
         "baselines": shown(baselines) if analysis["baselines"] else None,
         "learning_rates": shown(rates),
         "runs": shown(tables.runs(analysis)),
+        "suite": _suite(analysis["suite"], shown) if "suite" in analysis else None,
+    }
+
+
+def _suite(suite: dict[str, Any], shown: Callable[[pd.DataFrame], str]) -> dict[str, Any]:
+    """What the section of the evaluation suite shows."""
+    return {
+        "scores": shown(tables.suite_scores(suite)),
+        "benchmarks": shown(tables.suite_benchmarks(suite)),
+        "contributions": shown(tables.suite_contributions(suite)),
+        "notes": suite["notes"],
     }
 
 

@@ -158,6 +158,51 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
     return frame.drop(columns=[status for status in _STATUSES if not frame[status].any()])
 
 
+def suite_scores(suite: dict[str, Any]) -> pd.DataFrame:
+    """One row a run: every benchmark's score and every composite's; a composite that lacks a part has none."""
+    rows = []
+    for run, scores in suite["scores"].items():
+        figures = {name: row["score"] for kind in ("benchmarks", "composites") for name, row in scores[kind].items()}
+        rows.append({"run": run, **figures})
+    return pd.DataFrame(rows).astype(dict.fromkeys(suite["composites"], float))
+
+
+def suite_benchmarks(suite: dict[str, Any]) -> pd.DataFrame:
+    """One row a benchmark: how it was sampled and judged, and, of the base, what samples say beyond their mean."""
+    rows = []
+    for name, made in suite["benchmarks"].items():
+        base = suite["scores"]["base"]["benchmarks"][name]
+        most = str(made["k"])
+        rows.append(
+            {
+                "benchmark": name,
+                "category": made["category"],
+                "problems": made["problems"],
+                "samples": made["k"],
+                "temperature": made["made"].get("temperature") or "greedy",
+                "judged by": ", ".join(f"{judge} {version}" for judge, version in made["made"]["graders"].items()),
+                "base": base["score"],
+                "SE": base["se"],
+                "pass@k": base["pass"][most]["value"],
+                "maj@k": base["maj"][most]["value"],
+                "clipped": base["clipped"],
+                "unparsed": base["unparsed"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def suite_contributions(suite: dict[str, Any]) -> pd.DataFrame:
+    """One row a layer: its contribution to every benchmark and composite that has a clear gain."""
+    rows: dict[int, dict[str, Any]] = {}
+    for name, found in suite["contributions"].items():
+        for row in found["layers"]:
+            value = row["contribution"]["value"] if row["contribution"] else None
+            rows.setdefault(row["layer"], {"layer": row["layer"]})[name] = value
+    frame = pd.DataFrame(list(rows.values()))
+    return frame.astype(dict.fromkeys(suite["contributions"], float))
+
+
 _CORRELATIONS = ("kind", "layers", "spearman", "low", "high", "p", "kendall", "kendall_low", "kendall_high", "ceiling")
 
 

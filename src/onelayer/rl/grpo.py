@@ -34,7 +34,8 @@ from onelayer.config import Training
 from onelayer.grading.worker import Grader
 from onelayer.model_settings import Chat
 from onelayer.prompting import end_ids, prompt_tokens
-from onelayer.rl.rollout import Decoding, generate, row_seeds
+from onelayer.rl.rollout import Decoding, generate_in_batches, row_seeds
+from onelayer.rl.vllm_backend import VllmSampler
 from onelayer.tasks.contract import Problem
 from onelayer.training import ResumableMixin, Workplace
 
@@ -104,11 +105,15 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         workplace: Workplace,
         chat: Chat | None = None,
         stop: Sequence[str] = (),
+        rows_at_once: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.trained_names = trained_names
         self._workplace = workplace
+        self._sampler: VllmSampler | None = None
+        self._synced_step: int | None = None
         self._chat = chat
+        self._rows_at_once = rows_at_once
         if not model.get_input_embeddings().weight.requires_grad:
             # With gradient checkpointing, transformers makes the embeddings' output ask for a gradient, at
             # the start and again after every rollout (and TRL once more where there are adapters). That would
@@ -122,6 +127,15 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         if kwargs.get("peft_config") is not None:
             self.adapters_at_start = {k: sha for k, sha in tensor_hashes(model).items() if k in trained_names}
 
+    def sample_with(self, sampler: VllmSampler) -> None:
+        """Sample with vLLM from now on, and not with the model itself.
+
+        TRL then weighs each token by how likely the model finds it beside the sampler, as it does for vLLM
+        (``vllm_importance_sampling_correction``). It starts no engine of its own, for it was made without.
+        """
+        self._sampler = sampler
+        self.use_vllm = True
+
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Make the optimizer, and assert that it and the model train what the adaptation says."""
         optimizer = super().create_optimizer(*args, **kwargs)
@@ -133,11 +147,14 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any
-    ) -> tuple[list[list[int]], None]:
-        if self.use_vllm:
-            return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[no-any-return]
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
         with self.sampling(len(prompt_ids), self.max_completion_length) as (model, decoding, seeds):
-            return generate(model, prompt_ids, decoding, seeds), None
+            if self._sampler is None:
+                return generate_in_batches(model, prompt_ids, decoding, seeds, self._rows_at_once), None
+            if self._synced_step != self.state.global_step:
+                self._sampler.sync(model)
+                self._synced_step = self.state.global_step
+            return self._sampler.generate(model, prompt_ids, decoding, seeds)
 
     @contextmanager
     def sampling(self, rows: int, max_tokens: int) -> Iterator[tuple[Any, Decoding, list[int]]]:

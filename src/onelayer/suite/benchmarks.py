@@ -1,0 +1,245 @@
+"""The benchmarks by name (benchmarks.yaml), and what a study's `evaluation.suite` makes of them. No torch.
+
+A study names benchmarks or composites, which stand for their benchmarks; a mapping changes one of them, so that it can
+be read from a local file, say:
+
+    evaluation:
+      suite: [math, {benchmark: gsm8k, path: data/sources/gsm8k.jsonl, samples: 1}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+import yaml
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+
+from onelayer.settings import PositiveFloat, PositiveInt, Settings
+from onelayer.task_settings import SandboxSettings
+
+Category: TypeAlias = Literal["math", "code", "reasoning", "language"]
+# A solution for a base model and an instructed one alike; the wording is that of Qwen2.5-Math's evaluation.
+_PROMPT = "{question}\nPlease reason step by step, and put your final answer within \\boxed{}.\n"
+
+
+class Source(Settings):
+    """Where a benchmark's rows come from, and what its fields hold.
+
+    ``format`` says how a row becomes one of ours: ``rows`` as it is; ``evalplus`` and ``livecodebench`` by
+    `onelayer.suite.formats`.
+    """
+
+    hub: str | None = None
+    revision: str | None = None
+    subset: str | None = None
+    split: str | None = None
+    path: Path | None = None
+    format: Literal["rows", "evalplus", "livecodebench"] = "rows"
+    question: str
+    answer: str | None = None
+    answer_after: str | None = None
+    tests: str | None = None
+    entry_point: str | None = None
+    setup: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.hub is None) == (self.path is None):
+            raise ValueError(f"expected either hub or path, found {'neither' if self.hub is None else 'both'}")
+        return self
+
+
+class _Benchmark(Settings):
+    name: str
+    category: Category
+
+
+class _Own(_Benchmark):
+    """What our own sampling needs; a temperature of null is greedy, one answer a problem."""
+
+    source: Source
+    prompt: str = _PROMPT
+    samples: PositiveInt = 4
+    temperature: PositiveFloat | None = 1.0
+    max_tokens: PositiveInt = 3072
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if "{question}" not in self.prompt:
+            raise ValueError(f"prompt must contain {{question}}, found {self.prompt!r}")
+        if self.temperature is None and self.samples != 1:
+            raise ValueError(
+                f"greedy answers (temperature null) are all alike: expected samples 1, found {self.samples}"
+            )
+        return self
+
+
+class QuestionsBenchmark(_Own):
+    """Questions with an answer, graded as the domain `questions` grades."""
+
+    judge: Literal["questions"]
+    grading: Literal["exact", "number", "math", "choice"] = "math"
+
+
+class CodeBenchmark(_Own):
+    """Programs judged on tests in the sandbox, as the domain `code` does."""
+
+    judge: Literal["code"]
+    complete_prompt: bool
+    sandbox: SandboxSettings = SandboxSettings()
+
+
+class HarnessBenchmark(_Benchmark):
+    """A task or group of lm-evaluation-harness: its own prompt, decoding and answer extraction.
+
+    Attributes:
+        task: the harness's name of it.
+        path: a folder of local task files (YAML), which then are looked in first.
+        metric: what of a sample says whether it is right: 0 or 1.
+        filter: the harness's answer extraction that this metric is taken after.
+    """
+
+    judge: Literal["harness"]
+    task: str
+    path: Path | None = None
+    metric: str
+    filter: str = "none"
+
+
+Benchmark: TypeAlias = QuestionsBenchmark | CodeBenchmark | HarnessBenchmark
+OwnBenchmark: TypeAlias = QuestionsBenchmark | CodeBenchmark
+_BENCHMARK: TypeAdapter[Benchmark] = TypeAdapter(Annotated[Benchmark, Field(discriminator="judge")])
+
+
+class Entry(Settings):
+    """One benchmark of a study's suite, and what the study changes of it.
+
+    ``path`` reads it from a local file instead of the hub, ``source`` changes fields too; for a benchmark of the
+    harness ``path`` is a folder of task files and ``task`` names one of them.
+    """
+
+    benchmark: str
+    path: Path | None = None
+    source: dict[str, Any] | None = None
+    task: str | None = None
+    metric: str | None = None
+    filter: str | None = None
+    prompt: str | None = None
+    grading: str | None = None
+    samples: int | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    @model_validator(mode="after")
+    def _makes_a_benchmark(self) -> Self:
+        _known(self.benchmark)
+        try:
+            self.resolved()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"][1:]) or "(mapping)"
+            found = "" if first["type"] in ("missing", "value_error") else f"found {first['input']!r}; "
+            message = "unknown key for it" if first["type"] == "extra_forbidden" else first["msg"]
+            raise ValueError(
+                f"benchmark {self.benchmark}: {key}: {found}{message.removeprefix('Value error, ')}"
+            ) from None
+        return self
+
+    def resolved(self) -> Benchmark:
+        """The benchmark with what the study changes. Raises ValueError (pydantic's) for what does not fit it."""
+        settings = dict(_library()["benchmarks"][self.benchmark])
+        changes = self.model_dump(exclude_unset=True, exclude={"benchmark", "path", "source"})
+        if settings["judge"] == "harness":
+            if self.source is not None:
+                raise ValueError(
+                    "source belongs to benchmarks that we sample ourselves; the harness takes path and task"
+                )
+            if self.path is not None:
+                changes["path"] = self.path
+        elif self.path is not None or self.source is not None:
+            place = {"path": self.path} if self.path is not None else {}
+            changed = {**(self.source or {}), **place}
+            if changed.get("path") is not None:
+                elsewhere = ("hub", "revision", "subset", "split")
+                settings["source"] = {key: value for key, value in settings["source"].items() if key not in elsewhere}
+            settings["source"] = {**settings["source"], **changed}
+        return _BENCHMARK.validate_python({**settings, **changes, "name": self.benchmark})
+
+
+def composites() -> dict[str, tuple[str, ...]]:
+    """What each composite is the mean of, in an order in which parts come first."""
+    return {name: tuple(parts) for name, parts in _library()["composites"].items()}
+
+
+def benchmark_names() -> tuple[str, ...]:
+    """Every benchmark there is."""
+    return tuple(_library()["benchmarks"])
+
+
+def category_of(name: str) -> Category:
+    """The category of a benchmark."""
+    category: Category = _library()["benchmarks"][name]["category"]
+    return category
+
+
+def expanded(value: Any) -> Any:
+    """A study's list with composites in their benchmarks' place, each benchmark once; a mapping goes before a name."""
+    if not isinstance(value, (list, tuple)):
+        return value  # pydantic says what is wrong with it
+    found: dict[str, Any] = {}
+    for one in value:
+        if isinstance(one, Entry):
+            one = one.model_dump(exclude_unset=True)
+        if isinstance(one, str):
+            _known(one)
+            for name in leaves(one, composites()):
+                found.setdefault(name, {"benchmark": name})
+        elif isinstance(one, dict) and isinstance(one.get("benchmark"), str):
+            if len(found.get(one["benchmark"], {})) > 1:
+                raise ValueError(f"expected each benchmark once, found {one['benchmark']} more than once")
+            found[one["benchmark"]] = one
+        else:
+            raise ValueError(f"expected a name or a mapping with benchmark, found {one!r}")
+    return tuple(found.values())
+
+
+def leaves(name: str, members: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The benchmarks below a composite, in order; of a benchmark, itself."""
+    if name not in members:
+        return (name,)
+    return tuple(leaf for part in members[name] for leaf in leaves(part, members))
+
+
+def weights(name: str, members: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """What each benchmark below a composite weighs in it; the weights add up to 1."""
+    if name not in members:
+        return {name: 1.0}
+    parts = members[name]
+    found: dict[str, float] = {}
+    for part in parts:
+        for leaf, weight in weights(part, members).items():
+            found[leaf] = found.get(leaf, 0.0) + weight / len(parts)
+    return found
+
+
+# The type of `evaluation.suite`.
+Suite: TypeAlias = Annotated[tuple[Entry, ...], BeforeValidator(expanded)]
+
+
+def _known(name: str) -> None:
+    if name not in _library()["benchmarks"] and name not in composites():
+        raise ValueError(
+            f"unknown benchmark {name!r}; expected one of {', '.join(benchmark_names())}, or, for several, one of"
+            f" {', '.join(composites())}"
+        )
+
+
+@cache
+def _library() -> dict[str, Any]:
+    text = resources.files("onelayer.suite").joinpath("benchmarks.yaml").read_text(encoding="utf-8")
+    library: dict[str, Any] = yaml.safe_load(text)
+    return library

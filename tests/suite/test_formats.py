@@ -1,0 +1,169 @@
+"""EvalPlus's and LiveCodeBench's rows, judged in the real sandbox: right programs pass, wrong ones do not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import TINY, deep_copy
+from onelayer.config import Study
+from onelayer.errors import UserError
+from onelayer.suite.formats import evalplus, livecodebench
+from onelayer.suite.own import benchmark_problems
+from onelayer.tasks.contract import Problem, Task
+
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+def problems_of(benchmark: str, path: Path, rows: list[dict[str, Any]], **source: Any) -> tuple[list[Problem], Task]:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = deep_copy(TINY)
+    settings["evaluation"]["suite"] = [{"benchmark": benchmark, "source": {"path": str(path), **source}}]
+    study = Study(name="tiny", **settings)
+    problems, task = benchmark_problems(study.suite[0], study)  # type: ignore[arg-type]
+    return list(problems), task
+
+
+# In the shape of EvalPlus's rows: comparison with a tolerance where the results are floats, by numpy.
+PLUS = {
+    "task_id": "HumanEval/0",
+    "prompt": 'def halves(xs):\n    """Half of each."""\n',
+    "entry_point": "halves",
+    "test": (
+        "import numpy as np\n\n"
+        "def floats(x):\n"
+        "    if isinstance(x, np.ndarray):\n"
+        "        return x.dtype == np.float64\n"
+        "    return isinstance(x, float) or isinstance(x, (list, tuple)) and all(isinstance(i, float) for i in x)\n\n"
+        "def assertion(out, exp, atol):\n"
+        "    if atol == 0 and floats(exp):\n"
+        "        atol = 1e-6\n"
+        "    if out != exp and atol != 0:\n"
+        "        assert np.allclose(out, exp, rtol=1e-07, atol=atol)\n"
+        "    else:\n"
+        "        assert out == exp\n\n"
+        "def check(candidate):\n"
+        "    for given, wanted in [([[2, 4]], [1.0, 2.0]), ([[1]], [0.5]), ([[]], [])]:\n"
+        "        assertion(candidate(*given), wanted, 0)\n"
+    ),
+}
+
+
+@needs_bwrap
+def test_evalplus(tmp_path: Path) -> None:
+    problems, task = problems_of("humaneval-plus", tmp_path / "plus.jsonl", [PLUS])
+    assert problems[0].id == "humaneval-plus:1"
+    assert problems[0].prompt == PLUS["prompt"]
+    for body, correct in (
+        ("    return [x / 2 for x in xs]\n", True),
+        ("    return [x / 2 + 1e-9 for x in xs]\n", True),  # within the tolerance
+        ("    return [x / 2 + 1e-3 for x in xs]\n", False),
+        ("    return [x / 2 for x in xs][:1]\n", False),
+        ("    return [x // 2 for x in xs]\n", False),
+    ):
+        grade = task.grade(problems[0], body)
+        assert (grade.correct, grade.status) == (correct, "ok"), body
+    with pytest.raises(UserError, match="expected the tests as a text in 'test'"):
+        evalplus({"prompt": "x"}, "f: row 1")
+
+
+def stdin_row(private: Any) -> dict[str, Any]:
+    return {
+        "question_content": "Print the sum of two numbers.",
+        "starter_code": "",
+        "public_test_cases": json.dumps([{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]),
+        "private_test_cases": private,
+        "metadata": "{}",
+    }
+
+
+def packed(cases: Any) -> str:
+    """As LiveCodeBench packs its private tests: JSON, pickled as a text, compressed, in base64."""
+    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(cases)))).decode()
+
+
+METHOD = {
+    "question_content": "Swap a pair.",
+    "starter_code": "class Solution:\n    def swap(self, pair: List[int]) -> List[int]:\n        ",
+    "public_test_cases": json.dumps([{"input": "[1, 2]", "output": "[2, 1]", "testtype": "functional"}]),
+    "private_test_cases": json.dumps([{"input": "[3, 4]", "output": "[4, 3]", "testtype": "functional"}]),
+    "metadata": json.dumps({"func_name": "swap"}),
+}
+
+
+@needs_bwrap
+def test_livecodebench_programs_that_read_stdin(tmp_path: Path) -> None:
+    cases = [{"input": "10 -4\n", "output": "6.0\n", "testtype": "stdin"}]
+    problems, task = problems_of("livecodebench", tmp_path / "lcb.jsonl", [stdin_row(packed(cases))])
+    assert "reads its input from stdin" in problems[0].prompt
+    for program, correct in (
+        ("a, b = map(int, input().split())\nprint(a + b)", True),
+        ("import sys\na, b = map(int, sys.stdin.read().split())\nprint(a + b, end='')", True),
+        ("a, b = map(int, open(0).read().split())\nprint(f'{a + b}  ')", True),
+        ("import sys, os\na, b = map(int, os.read(0, 99).split())\nsys.stdout.write(str(a + b))\nsys.exit()", True),
+        ("def main():\n    print(sum(map(int, input().split())))\nif __name__ == '__main__':\n    main()", True),
+        ("a, b = map(int, input().split())\nprint(a + b)\nprint()\nprint(1)", False),
+        ("print(3)", False),  # the public test alone
+        ("a, b = map(int, input().split())\nprint(a - b)", False),
+        ("raise ValueError", False),
+        ("exit()", False),
+    ):
+        grade = task.grade(problems[0], f"Here it is:\n```python\n{program}\n```\n")
+        assert grade.correct is correct, program
+        assert grade.extracted == program
+    assert not task.grade(problems[0], "I do not know.").correct
+
+
+@needs_bwrap
+def test_livecodebench_methods(tmp_path: Path) -> None:
+    problems, task = problems_of("livecodebench", tmp_path / "lcb.jsonl", [METHOD])
+    assert "class Solution:\n    def swap" in problems[0].prompt
+    head = "class Solution:\n    def swap(self, pair: List[int]) -> List[int]:\n        "
+    for body, correct in (
+        ("return pair[::-1]", True),
+        ("return (pair[1], pair[0])", True),  # a tuple counts as a list
+        ("return sorted(pair, reverse=True)", True),
+        ("return [2, 1]", False),
+        ("return pair", False),
+    ):
+        assert task.grade(problems[0], f"```python\n{head}{body}\n```").correct is correct, body
+
+
+class _Runs:
+    """What a hostile pickle would do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("reached",)
+
+
+def test_a_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    hostile = base64.b64encode(zlib.compress(pickle.dumps(_Runs()))).decode()
+    with pytest.raises(
+        UserError, match=r"f: row 1: expected a row of LiveCodeBench, found: UnpicklingError: it asks for"
+    ):
+        livecodebench(stdin_row(hostile), "f: row 1")
+    assert not (tmp_path / "reached").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({}, "KeyError"),
+        (stdin_row("!"), "expected a row of LiveCodeBench, found"),
+        (stdin_row(json.dumps({"input": 1})), "private tests are a list, not a dict"),
+        ({**stdin_row("[]"), "public_test_cases": "[]"}, "expected tests, found none"),
+        ({**METHOD, "private_test_cases": json.dumps([{"input": "[1", "output": "1"}])}, "JSONDecodeError"),
+    ],
+)
+def test_rows_that_are_none(row: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        livecodebench(row, "f: row 1")
