@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,12 @@ def test_what_a_benchmarks_fingerprint_covers() -> None:
     for key, value in (("samples", 5), ("temperature", 0.5), ("max_tokens", 7), ("prompt", "Q: {question}")):
         assert fingerprint({**base, key: value}) != fingerprint(base), key
     assert fingerprint("gsm8k") != fingerprint("math500")
+
+
+def test_the_plan_and_the_reports_import_neither_torch_nor_the_harness() -> None:
+    code = (
+        "import sys, onelayer.overview, onelayer.phases, onelayer.analysis.study\n"
+        "sys.exit(' '.join({'torch', 'transformers', 'datasets', 'lm_eval'} & set(sys.modules)) or 0)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr

@@ -39,11 +39,11 @@ _sys.modules["numpy"] = _numpy
 # real file, so that every way of reading works; its output is what it wrote to sys.stdout.
 _CALLABLE = """
 def run_program(given):
-    import io, os, sys, tempfile
-    with tempfile.TemporaryFile(dir=".") as file:
-        file.write(given.encode())
-        file.flush()
-        os.lseek(file.fileno(), 0, os.SEEK_SET)
+    import contextlib, io, os, sys, tempfile
+    file = tempfile.TemporaryFile(dir=".")
+    file.write(given.encode())
+    file.seek(0)
+    if file.fileno() != 0:
         os.dup2(file.fileno(), 0)
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     before = sys.stdin, sys.stdout
@@ -54,6 +54,8 @@ def run_program(given):
         pass
     finally:
         sys.stdin, sys.stdout = before
+        with contextlib.suppress(OSError):  # the program may have closed its own input, which this then was
+            file.close()
     out.flush()
     return out.buffer.getvalue().decode()
 """

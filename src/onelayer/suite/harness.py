@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,13 +84,8 @@ def run_harness(
     check_harness(benchmark)
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
 
-    folder = str(benchmark.path) if benchmark.path is not None else None
-    # The harness's own thousands of task files are read only where the task is not the user's: that takes seconds.
-    manager = TaskManager(include_path=folder, include_defaults=folder is None)
-    if benchmark.task not in manager.all_tasks and folder is not None:
-        manager = TaskManager(include_path=folder)
+    manager = _task_manager(benchmark)
     if benchmark.task not in manager.all_tasks:
         raise UserError(
             f"benchmark {benchmark.name}: lm-eval {version('lm-eval')} has no task {benchmark.task!r}"
@@ -112,6 +108,23 @@ def run_harness(
     records = [{"run": run, **_record(benchmark, tokenizer, task, sample)} for task, sample in rows]
     _check_scores(benchmark, records, found)
     return records, _provenance(benchmark, found)
+
+
+def _task_manager(benchmark: HarnessBenchmark) -> Any:
+    """The harness's index of tasks; its own thousands of files are read only where the task is not the user's."""
+    folder = str(benchmark.path) if benchmark.path is not None else None
+    if folder is not None:
+        local = _index(folder, False)
+        if benchmark.task in local.all_tasks:
+            return local
+    return _index(folder, True)
+
+
+@cache
+def _index(folder: str | None, defaults: bool) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager(include_path=folder, include_defaults=defaults)
 
 
 def _rows(

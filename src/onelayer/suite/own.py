@@ -27,7 +27,7 @@ class LiveCodeBench(Code):
         blocks = completion.split("```")
         if len(blocks) < 3:
             return super().program(question, completion)
-        return blocks[-2].removeprefix("python").removeprefix("py").lstrip(" \t")
+        return blocks[-2].partition("\n")[2]  # the fence's own line names the language
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Run the program on the tests. Raises SandboxError where the sandbox does not work."""
