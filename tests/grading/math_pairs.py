@@ -48,6 +48,8 @@ PAIRS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             "+42",
             r"\boxed{x = 40 + 2 = 42}",
             r"\boxed{42} \text{ or } \boxed{42.0}",
+            r"\boxed{\text{42}}",
+            r"\boxed{\text{42 apples}}",
         ),
         (
             "",
@@ -72,6 +74,8 @@ PAIRS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             "The answer is 42 or 43.",
             "The answer is either 42, 43 or 44.",
             "The answer is not 42.",
+            "The answer isn't 42.",
+            r"\boxed{\text{41 or 42}}",
             "The answer is between 41 and 43.",
             "1 2 3 4 5 6 7 8 9 42",
             "40, 41, 42, 43, 44",
@@ -163,7 +167,7 @@ PAIRS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             r"\boxed{10\,080}",
             "The answer is 10,080 ways.",
         ),
-        ("10.080", "10", "80", "10, 80", "1,080", "100,80", "10080.1"),
+        ("10.080", "10, 080", "10", "80", "10, 80", "1,080", "100,80", "10080.1"),
     ),
     (
         r"\$18.90",
@@ -411,6 +415,7 @@ PAIRS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         (r"\boxed{(1, -16, -4, 43)}",),
         (r"\boxed{(1,-16,4,43)}", r"\boxed{1,-16,-4,43}", r"\boxed{(-16,1,-4,43)}"),
     ),
+    ("(1,234)", ("(1, 234)", "(1,234)"), ("1234", "(1, 2, 34)", "1,234")),
     # intervals, unions, inequalities
     (
         "(3,4]",

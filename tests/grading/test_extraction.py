@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,16 @@ def test_option_letter(completion: str, letter: str | None) -> None:
 def test_only_the_question_s_letters_count() -> None:
     assert option_letter("The answer is E", "ABCD") is None
     assert option_letter("The answer is E", "ABCDE") == "E"
+
+
+@pytest.mark.parametrize(
+    "piece", ["\\boxed{", "\\boxed{1}", "{", "answer is ", "answer to ", "$", "1 or ", "<<", "a. ", "\\("]
+)
+def test_a_loop_of_a_model_takes_no_time(piece: str) -> None:
+    start = time.process_time()
+    final_answer(piece * 16000)
+    option_letter(piece * 16000)
+    assert time.process_time() - start < 5
 
 
 @given(st.text(max_size=200), st.sampled_from([r"\boxed{%s}", "The answer is %s.", "#### %s", "%s"]))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from onelayer.config import Grading
 from onelayer.errors import UserError
+from onelayer.grading.worker import Grader
 from onelayer.task_settings import JsonlTask
 from onelayer.tasks.contract import Grade, Problem
 from onelayer.tasks.jsonl import Jsonl
@@ -115,6 +118,9 @@ def test_mathematics_and_options(tmp_path: Path) -> None:
     assert not maths.grade(half, r"\boxed{0.5, 2}").correct
     assert maths.overdue == Grade(False, None, "timeout")
     assert choice.overdue is None
+    with closing(Grader(maths, Grading(seconds=60))) as grader:
+        grades = grader.grade([(half, r"\boxed{0.5}"), (half, r"\boxed{9^{9^{9^9}}}"), (half, "50 %")])
+    assert [grade.correct for grade in grades] == [True, False, False]
     option = Problem("a", "q", "C")
     assert choice.grade(option, "The answer is (C).") == Grade(True, "C")
     assert choice.grade(option, "(C) or (D)") == Grade(False, None)

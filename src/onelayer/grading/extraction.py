@@ -18,11 +18,14 @@ Way = Literal["box", "####", "statement", "last line", "none", "unclosed box", "
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])[ \t]*")
 # GSM8K's solutions hold notes of a calculator, and models imitate them: 2+2=<<2+2=4>>4.
 _CALCULATOR = re.compile(r"<<[^<>\n]{0,100}>>")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BARE = re.compile(r"[^\s{}$\\.,;]{1,100}")
 # Boxes with nothing between them but this are one answer of several parts.
 _JOINT = re.compile(r"(?:\s|\$|\\\(|\\\)|\\[,;! ]|,|;|\b(?:and|or)\b|\\text\{\s*,?\s*(?:and|or)\s*\})*")
 _STATEMENT = re.compile(
     r"\banswers?\b(?:[ \t]+(?:to|of|for)\b[^\n.:]{0,80}?)?[*_]*[ \t]*"
-    r"(?:(?:is|are|=)(?:[ \t]+(?:therefore|thus|then|simply|just|exactly|equal to))?[ \t]*:?|:)[*_ \t]*",
+    r"(?:(?:(?:is|are)(?![A-Za-z])|=)(?:[ \t]+(?:therefore|thus|then|simply|just|exactly|equal to))?[ \t]*:?|:)"
+    r"[*_ \t]*",
     re.IGNORECASE,
 )
 _NUMBER_TEXT = r"-?(?:\\?\$ ?)?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?: ?/ ?\d+)?(?: ?\\?%)?"
@@ -108,9 +111,11 @@ def option_letter(completion: str, letters: str = "ABCDEFGHIJ") -> str | None:
 
 def _boxed(text: str) -> Found | None:
     """The last balanced box, with those that directly precede it in one list; None where there is no box at all."""
-    spans = [(match.start(), _content(text, match.end())) for match in _BOX.finditer(text)]
-    if not spans:
+    boxes = list(_BOX.finditer(text))
+    if not boxes:
         return None
+    closers = _closers(text)
+    spans = [(match.start(), _content(text, match.end(), closers)) for match in boxes]
     closed = [(start, *content) for start, content in spans if content is not None]
     if not closed:
         return Found(None, "unclosed box")
@@ -130,17 +135,25 @@ def _boxed(text: str) -> Found | None:
     return Found(answer or None, "box" if answer else "none")
 
 
-def _content(text: str, start: int) -> tuple[int, int, int] | None:
+def _content(text: str, start: int, closers: dict[int, int]) -> tuple[int, int, int] | None:
     """(start, end, end with the brace) of a box's content; None where it is not closed."""
     if text[start : start + 1] != "{":
-        bare = re.compile(r"[^\s{}$\\.,;]+").match(text, start)  # \boxed 5
+        bare = _BARE.match(text, start)  # \boxed 5
         return (start, bare.end(), bare.end()) if bare else None
-    depth = 0
-    for brace in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-        if depth == 0:
-            return start + 1, brace.start(), brace.end()
-    return None
+    end = closers.get(start)
+    return None if end is None else (start + 1, end, end + 1)
+
+
+def _closers(text: str) -> dict[int, int]:
+    """Where each brace that is closed is closed."""
+    found: dict[int, int] = {}
+    open_: list[int] = []
+    for brace in _BRACE.finditer(text):
+        if brace.group() == "{":
+            open_.append(brace.start())
+        elif brace.group() == "}" and open_:
+            found[open_.pop()] = brace.start()
+    return found
 
 
 def _found(text: str | None, way: Way) -> Found:
@@ -215,7 +228,7 @@ def _value_in(text: str, stated: bool) -> str | None:
     said = next(reversed(list(_SAID.finditer(text))), None)
     if _HEDGES.search(prose) and not (said and said.group().startswith("=")):
         return None
-    if len(numbers) == 1:
+    if len(set(numbers)) == 1:
         return numbers[0].strip()
     if said and (said.group().startswith("=") or not _NUMBER.search(text[said.end() :])):
         return said.group(1).strip()

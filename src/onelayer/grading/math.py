@@ -133,7 +133,8 @@ class _Answer:
 
 
 def _bare(text: str) -> str:
-    return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)
+    """A text without spaces, but for those that tell numbers apart: 1 2 is not 12, nor is 1, 234 the same as 1,234."""
+    return re.sub(r"(?<![\d,])\s+|(?<!\d,)(?<=,)\s+|\s+(?!\d)", "", text)
 
 
 def _unparenthesized(text: str) -> str:

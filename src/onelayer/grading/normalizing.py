@@ -199,6 +199,9 @@ def _unwrapped(text: str) -> str:
             text = text[1:-1]
         if len(text) > 2 and text[0] == text[-1] == "*" and text.count("*") == 2:
             text = text[1:-1]
+        worded = TEXT.fullmatch(text)
+        if worded and re.search(r"\d", worded.group(1)):
+            text = worded.group(1)
         whole = re.fullmatch(r"\\(?:boxed|fbox)\s*(\{.*\})|(\{.*\})", text, re.DOTALL)
         if whole:
             inner = whole.group(1) or whole.group(2)

@@ -300,7 +300,7 @@ def _bracket(text: str, depth: int) -> Node | None:
     if opener is None or closer is None or not _encloses(text, opener, closer):
         return None
     inner = text[len(opener) : len(text) - len(closer)].strip()
-    pieces, _ = _split(inner, (",", ";"))
+    pieces, _ = _split(inner, (",", ";"), thousands=False)
     if (opener, closer) == ("\\{", "\\}"):
         return _several([_intervals(piece, depth + 1) for piece in pieces if piece], [])
     if len(pieces) < 2 or not all(pieces):
@@ -342,8 +342,8 @@ def _encloses(text: str, opener: str, closer: str) -> bool:
     return depth == 0 and position == len(text) and (mixed or _PAIRS.get(opener) == closer)
 
 
-def _split(text: str, marks: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Split at marks that stand outside brackets; returns the pieces and the marks between them."""
+def _split(text: str, marks: tuple[str, ...], thousands: bool = True) -> tuple[list[str], list[str]]:
+    """Split at marks outside brackets; returns the pieces and the marks. ``thousands``: a comma may be a number's."""
     pieces: list[str] = []
     found: list[str] = []
     depth = start = 0
@@ -355,7 +355,7 @@ def _split(text: str, marks: tuple[str, ...]) -> tuple[list[str], list[str]]:
             depth -= 1
         elif mark == "\\begin" or mark == "\\end":
             depth += 1 if mark == "\\begin" else -1
-        elif mark in marks and depth == 0 and not (mark == "," and _inside_number(text, token.start())):
+        elif mark in marks and depth == 0 and not (thousands and mark == "," and _inside_number(text, token.start())):
             pieces.append(text[start : token.start()].strip())
             found.append(mark)
             start = token.end()
@@ -364,6 +364,6 @@ def _split(text: str, marks: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _inside_number(text: str, position: int) -> bool:
-    """Whether a comma parts thousands, which only holds outside brackets."""
+    """Whether a comma parts thousands."""
     before = re.search(r"(?<![\d,])\d{1,3}(?:,\d{3})*$", text[:position])
     return bool(before and re.match(r",\d{3}(?!\d)", text[position:]))
