@@ -74,7 +74,7 @@ class Shape(Settings):
 
     @property
     def block_edges(self) -> int:
-        """Inputs and outputs of a block's matrices, added up: adapters of rank r on each have r times as many weights."""
+        """Inputs and outputs of a block's matrices, added up: adapters of rank r have r times as many weights."""
         attention = 4 * self.width + 2 * self.attention_width + 2 * self.kv_width
         mlps = self.experts * (3 if self.gated else 2) * (self.width + self.intermediate)
         router = self.width + self.experts if self.experts > 1 else 0
