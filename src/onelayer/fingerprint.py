@@ -15,7 +15,7 @@ from typing import Any
 
 from onelayer.config import Study
 from onelayer.grid import Run
-from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, JsonlTask
+from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, QuestionsTask, ReasoningGymTask
 
 PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
@@ -115,8 +115,10 @@ def _grading_settings(study: Study) -> Payload:
             payload["limits"] = _changed(study.task.sandbox, exclude={"fallback"})
             if isinstance(study.task, CodeTask):
                 payload["complete_prompt"] = study.task.complete_prompt
-        case ArithmeticTask() | JsonlTask():
+        case ArithmeticTask() | QuestionsTask():
             pass
+        case ReasoningGymTask():
+            payload["dataset"] = study.task.dataset
         case world:
             payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload

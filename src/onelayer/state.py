@@ -9,6 +9,7 @@ from typing import Any
 
 from onelayer.config import Study
 from onelayer.errors import UserError
+from onelayer.fetch import takes_from_hub
 from onelayer.fingerprint import (
     Payload,
     base_settings,
@@ -41,7 +42,8 @@ class StudyState:
         study: the settings to hold the disk against.
         thorough: hash every file that a manifest names; else only see that it is there.
         preview: where the problems on disk are not the ones that the settings ask for, judge by the ones
-            that `prepare` would write, so that a plan names exactly the runs that a change touches.
+            that `prepare` would write, so that a plan names exactly the runs that a change touches; but for
+            problems from the hub, which a plan does not reach for.
     """
 
     def __init__(self, study: Study, thorough: bool = False, preview: bool = False) -> None:
@@ -54,7 +56,7 @@ class StudyState:
         """The content hash of each split; empty where the problems are not prepared."""
         if is_prepared(self._study):
             return {split: file_sha256(problems_file(self._study.name, split)) for split in SPLITS}
-        if self._preview:
+        if self._preview and not takes_from_hub(self._study):
             return {name: split.sha256 for name, split in render(self._study).items()}
         return {}
 
