@@ -16,24 +16,21 @@ def takes_from_hub(study: Study) -> bool:
     return any(source.hub is not None for source in _sources(study))
 
 
-def pinned(study: Study) -> Study:
-    """The study with a commit for every revision, resolved at the hub where it is not resolved already.
+def pinned(study: Study) -> tuple[Study, dict[str, str]]:
+    """The study with a commit for every revision, and those commits, resolved at the hub where they are not known.
 
-    Commits stay as they were resolved first (`onelayer.store.commits_file`). Raises UserError where the hub does not
-    say which commit a revision is.
+    Commits stay as they were resolved first; `remember` keeps them once the data has proved to be there. Raises
+    UserError where the hub does not say which commit a revision is.
     """
     task = study.task
     if not isinstance(task, (QuestionsTask, CodeTask)) or not takes_from_hub(study):
-        return study
-    path = commits_file(study.name)
-    known: dict[str, str] = read_json(path, f"onelayer prepare {study.name}") if path.is_file() else {}
-    commits = {}
+        return study, {}
+    known = _known(study)
+    commits: dict[str, str] = {}
     for source in _sources(study):
         if not source.is_pinned:
             key = f"{source.hub}@{source.revision}"
             commits[key] = known.get(key) or commits.get(key) or resolve_commit(source)
-    if commits:
-        write_json(path, known | commits)
 
     def with_commit(source: Any) -> Any:
         commit = commits.get(f"{source.hub}@{source.revision}")
@@ -44,7 +41,13 @@ def pinned(study: Study) -> Study:
         for split in ("train", "select", "report")
     }
     sources = task.sources.model_copy(update=splits)
-    return study.model_copy(update={"task": task.model_copy(update={"sources": sources})})
+    return study.model_copy(update={"task": task.model_copy(update={"sources": sources})}), commits
+
+
+def remember(study: Study, commits: dict[str, str]) -> None:
+    """Keep which commit each revision was resolved to."""
+    if commits:
+        write_json(commits_file(study.name), _known(study) | commits)
 
 
 def fetch_sources(study: Study) -> list[tuple[str, int]]:
@@ -54,9 +57,18 @@ def fetch_sources(study: Study) -> list[tuple[str, int]]:
     cannot be reached, refuses, or has no such data.
     """
     with exclusive(study.name, "problems"):
-        return [
-            (source.origin, len(load_split(source))) for source in _sources(pinned(study)) if source.hub is not None
+        at_commits, commits = pinned(study)
+        fetched = [
+            (source.origin, len(load_split(source))) for source in _sources(at_commits) if source.hub is not None
         ]
+        remember(study, commits)
+        return fetched
+
+
+def _known(study: Study) -> dict[str, str]:
+    path = commits_file(study.name)
+    known: dict[str, str] = read_json(path, f"onelayer prepare {study.name}") if path.is_file() else {}
+    return known
 
 
 def _sources(study: Study) -> list[Source]:

@@ -118,7 +118,7 @@ def _grading_settings(study: Study) -> Payload:
         case ArithmeticTask() | QuestionsTask():
             pass
         case ReasoningGymTask():
-            payload["dataset"] = study.task.dataset
+            payload["judge"] = _changed(study.task, exclude={"sizes", "prompt"})
         case world:
             payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload

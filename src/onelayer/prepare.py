@@ -10,7 +10,7 @@ from typing import Any
 
 from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.fetch import pinned
+from onelayer.fetch import pinned, remember
 from onelayer.fingerprint import digest, problems_payload
 from onelayer.store import (
     SPLITS,
@@ -98,11 +98,13 @@ def prepare(study: Study) -> dict[str, Rendered]:
     Training problems left out as copies of evaluation questions are written beside them.
     """
     fingerprint = problems_fingerprint(study)
-    splits = render(pinned(study))
+    at_commits, commits = pinned(study)
+    splits = render(at_commits)
     files = {problems_file(study.name, name): splits[name].text for name in SPLITS}
     copies = splits["train"].copies
     if copies is not None:
         files[copies_file(study.name)] = copies
+    remember(study, commits)
     for path, text in files.items():
         if not (path.is_file() and path.read_bytes() == text):
             write_bytes(path, text)

@@ -73,6 +73,8 @@ class QuestionsTask(QuestionFields, RowsTask):
                     f"prompt must contain {{options}} exactly where the rows have options, found {self.prompt!r} and"
                     f" {'options' if source.options else 'none'} in sources.{where}"
                 )
+            if source.options is not None and self.grading == "number":
+                raise ValueError(f"grading number compares numbers, found options in sources.{where}: use exact")
         return self
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def rows(path: Path, count: int, start: int = 0) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def task(train: Path, evaluation: Path, sizes: tuple[int, int, int] = (5, 3, 4), **more: object) -> Questions:
+def task(train: Any, evaluation: Any, sizes: tuple[int, int, int] = (5, 3, 4), **more: object) -> Questions:
     settings = QuestionsTask(
         kind="questions",
         sources={"train": train, "select": evaluation, "report": evaluation},
@@ -135,6 +136,36 @@ def test_a_line_separator_inside_a_question_is_no_new_row(tmp_path: Path) -> Non
     path.write_text(path.read_text() + extra + "\n")
     made = task(path, path).splits()
     assert any("\u2028" in p.prompt for split in made.values() for p in split.problems)
+
+
+def test_filters_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "set.jsonl"
+    lines = [
+        {"question": f"Problem {i} of a set?" + "." * (40 * (i % 2)), "level": f"Level {i % 4}", "worked": f"#### {i}"}
+        for i in range(40)
+    ] + [{"question": f"A problem without an answer {i}", "level": "Level 1", "worked": "none"} for i in range(3)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = {"path": str(path), "where": {"level": ["Level 1", "Level 2"]}, "shortest": 20, "unusable": "drop"}
+    made = task(source, source, sizes=(2, 2, 2), answer="worked").splits()
+    for split in made.values():
+        (received,) = split.sets
+        assert received["rows"] == 43
+        assert received["dropped"]["left out by where.level"] == 20
+        assert received["dropped"]["left out as unusable"] == 3
+        assert received["dropped"]["shorter than 20 characters"] == 2
+        assert {int(problem.answer) % 4 for problem in split.problems} <= {1, 2}
+    longest = task({**source, "shortest": None, "longest": 24}, str(path), sizes=(2, 2, 2), answer="worked")
+    with pytest.raises(UserError, match="row 41: expected '####' in 'worked', found 'none'"):
+        longest.splits()  # the second source stops at such a row
+    for changed, message in (
+        ({"where": {"level": 1}}, r"found none of 43 \(43 left out by where.level; 'level' holds 'Level 0', 'Level 1'"),
+        ({"where": {"levels": 1}}, "row 1: expected a value in 'levels', found the fields"),
+        ({"longest": 3, "shortest": None}, "found none of 43 .*longer than 3 characters"),
+        ({"answer": "level"}, "row 2: expected '####' in 'level'"),
+    ):
+        bad = {**source, **changed}
+        with pytest.raises(UserError, match=message):
+            task(bad, bad, sizes=(2, 2, 2), answer="worked").splits()
 
 
 DATA = ROOT.parent / "shared/data"
@@ -250,6 +281,15 @@ def test_options_and_prompt_must_agree() -> None:
                 {"kind": "questions", "sources": dict.fromkeys(splits, "a.jsonl"),
                  "sizes": dict.fromkeys(splits, 1), **more}
             )  # fmt: skip
+
+
+def test_options_are_no_numbers() -> None:
+    splits = ("train", "select", "report")
+    with pytest.raises(ValueError, match=r"grading number compares numbers, found options in sources\.train\[0\]"):
+        QuestionsTask.model_validate(
+            {"kind": "questions", "sources": dict.fromkeys(splits, "a.jsonl"), "sizes": dict.fromkeys(splits, 1),
+             "options": {"fields": "choices"}, "prompt": "{question} {options}"}
+        )  # fmt: skip
 
 
 def test_a_prompt_puts_nothing_into_a_question(tmp_path: Path) -> None:

@@ -61,6 +61,13 @@ def test_right_answers_are_right_and_others_wrong(dataset: str, parameters: dict
         assert made.grade(problem, " \n").extracted is None
 
 
+def test_an_answer_that_the_judge_cannot_read_is_wrong_and_said_to_be_none() -> None:
+    made = task("prime_factorization", {"train": 1, "select": 1, "report": 1})
+    for problem in problems(made):
+        grade = made.grade(problem, "<answer>two times three</answer>")
+        assert (grade.correct, grade.extracted) == (False, None)
+
+
 @pytest.mark.parametrize(
     ("completion", "answer"),
     [

@@ -269,8 +269,7 @@ def test_what_the_hub_refuses_is_one_message(hub: FakeHub) -> None:
         assert refused.error.startswith("error: "), refused.error
         assert message in refused.error
         assert refused.error.count("\n") == 1
-        assert not Path(f"data/{name}/problems.json").exists()
-        assert not Path(f"data/{name}/problems").exists()
+        assert not Path(f"data/{name}").exists()
 
 
 def test_fetching_before_the_network_is_gone(hub: FakeHub, project: Path) -> None:

@@ -7,7 +7,8 @@ from, not at one right answer.
 The answer of a completion is what its last ``<answer>`` tag holds; else what its last ``\\boxed{}`` holds; else what
 follows the last "answer is" or "answer:" on its line; else its last line that is not empty. It is right where the data
 set's own ``score_answer`` gives it 1: the partial scores of some data sets (0.01 for any well-formed answer, say) count
-as wrong.
+as wrong. A few judges raise at an answer of another form than theirs (`prime_factorization` at anything but numbers):
+such an answer is wrong, and counts among those in which none was found.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class ReasoningGym:
         answer = find_answer(completion)
         if answer is None:
             return Grade(False, None)
-        score = self._judge.score_answer(answer, _from_json(json.loads(problem.answer)))
+        try:
+            score = self._judge.score_answer(answer, _from_json(json.loads(problem.answer)))
+        except (ValueError, TypeError, LookupError, ArithmeticError):
+            return Grade(False, None)
         return Grade(float(score) >= _RIGHT, answer)
 
     def _entries(self) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -140,10 +140,10 @@ class _Drawing:
                 if not taken.takes_question(plain_question(row, source, where)):
                     continue
                 self._make(row, source, where)
-            except UserError:
+            except UserError as error:
                 if source.unusable == "stop":
                     raise
-                taken.dropped["left out as unusable"] += 1
+                taken.refuse(str(error))
                 continue
             digest = hashlib.sha256(" ".join(asked.lower().split()).encode()).digest()[:16]
             candidates.append(_Candidate(number, derive_seed(self._seed, "row", asked), digest))

@@ -50,6 +50,7 @@ class Filter:
         self._source = source
         self.dropped: Counter[str] = Counter()
         self._seen: dict[str, set[str]] = {}
+        self._first_refused = ""
 
     def takes(self, row: Row, where: str) -> bool:
         """Tell whether a row is taken. Raises UserError where a field is missing that decides it."""
@@ -64,10 +65,15 @@ class Filter:
                 return False
         return True
 
+    def refuse(self, why: str) -> None:
+        """Count a row of which no problem can be made."""
+        self.dropped["left out as unusable"] += 1
+        self._first_refused = self._first_refused or f"; {why}"
+
     def described(self) -> str:
-        """What was left out and why, with values that were found where others were asked for."""
+        """What was left out, and why: values that were found where others were asked for, and the first refusal."""
         values = "".join(f"; {field!r} holds {', '.join(sorted(seen))}, …" for field, seen in self._seen.items())
-        return ", ".join(f"{count} {why}" for why, count in self.dropped.items()) + values
+        return ", ".join(f"{count} {why}" for why, count in self.dropped.items()) + values + self._first_refused
 
     def takes_question(self, question: str) -> bool:
         """Tell whether a question is of the length that is asked for."""
