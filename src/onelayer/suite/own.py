@@ -103,11 +103,12 @@ def benchmark_problems(benchmark: OwnBenchmark, study: Study) -> tuple[tuple[Pro
     """
     path = source_file(benchmark)
     task = benchmark_task(benchmark, study)
+    source: Any = task.settings.sources.report[0]
     convert = FORMATS[benchmark.source.format]
     problems = []
     for number, row in _rows(path):
         where = f"{path}: row {number}"
-        made = task.problem_of(convert(row, where), where)
+        made = task._problem(convert(row, where), source, where)
         problems.append(replace(made, id=f"{benchmark.name}:{number}"))
     if not problems:
         raise UserError(f"{path}: expected the rows of {benchmark.name}, found none")
