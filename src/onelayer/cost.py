@@ -330,13 +330,14 @@ def _evaluation(study: Study, shape: Shape, run: Run, lengths: Lengths) -> Phase
 
 
 def _benchmark(study: Study, shape: Shape, benchmark: Benchmark, lengths: Lengths) -> Phase:
+    # Of the harness's own decoding nothing is known here: one answer, as long as in the study's evaluation.
+    samples, limit = 1, study.evaluation.max_tokens
+    if not isinstance(benchmark, HarnessBenchmark):
+        samples, limit = benchmark.samples, benchmark.max_tokens
     problems = SUITE_PROBLEMS[benchmark.name]
-    own = not isinstance(benchmark, HarnessBenchmark)
-    answers = problems * (benchmark.samples if own else 1)
-    limit = benchmark.max_tokens if own else study.evaluation.max_tokens
     response = min(lengths.response, limit)
-    batch = min(study.evaluation.batch_size, answers)
-    return sample_phase(shape, problems, answers, lengths.prompt, response, limit, batch)
+    batch = min(study.evaluation.batch_size, problems * samples)
+    return sample_phase(shape, problems, problems * samples, lengths.prompt, response, limit, batch)
 
 
 def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:
