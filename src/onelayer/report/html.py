@@ -101,7 +101,7 @@ def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
         "contributions": shown(tables.contributions(analysis)),
         "settings": shown(tables.settings(analysis)),
         "baselines": shown(baselines) if analysis["baselines"] else None,
-        "learning_rates": shown(rates),
+        "learning_rates": shown(rates) if len(rates) else None,
         "runs": shown(tables.runs(analysis)),
         "suite": _suite(analysis["suite"], shown) if "suite" in analysis else None,
     }
