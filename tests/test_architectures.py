@@ -204,7 +204,7 @@ def folder_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         TOKENIZER.save_pretrained("model")
         settings = deep_copy(TINY)
         settings["model"] = {"kind": "folder", "path": "model", "attention": attention(architecture)}
-        settings["task"] = {"kind": "jsonl", "files": dict.fromkeys(("train", "select", "report"), str(rows)),
+        settings["task"] = {"kind": "questions", "sources": dict.fromkeys(("train", "select", "report"), str(rows)),
                             "sizes": {"train": 20, "select": 4, "report": 6}, "prompt": "{question}="}  # fmt: skip
         write_study("tiny", settings)
         study = load_study("tiny")

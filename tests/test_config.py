@@ -117,9 +117,9 @@ class TestRefusals:
             load_params()
 
     def test_micro_model_needs_a_corpus(self) -> None:
-        files = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
-        task = {"kind": "jsonl", "files": files, "sizes": TINY["task"]["sizes"]}
-        assert "generated corpus (arithmetic, expressions, household), found task.kind jsonl" in refused(
+        sources = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
+        task = {"kind": "questions", "sources": sources, "sizes": TINY["task"]["sizes"]}
+        assert "generated corpus (arithmetic, expressions, household), found task.kind questions" in refused(
             changed("task", to=task)
         )
 
@@ -145,8 +145,8 @@ class TestRefusals:
         assert "turn must contain {observation}" in refused(settings)
 
     def test_prompt_must_hold_the_question(self) -> None:
-        files = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
-        task = {"kind": "jsonl", "files": files, "sizes": TINY["task"]["sizes"], "prompt": "Answer:"}
+        sources = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
+        task = {"kind": "questions", "sources": sources, "sizes": TINY["task"]["sizes"], "prompt": "Answer:"}
         assert "prompt must contain {question}" in refused(changed("task", to=task))
 
     def test_folder_model(self) -> None:

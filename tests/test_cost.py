@@ -27,6 +27,7 @@ from onelayer.cost import (
     trained_part,
     training_phase,
 )
+from onelayer.errors import UserError
 from onelayer.grid import BASE, Run, all_runs
 from onelayer.lengths import Lengths
 from onelayer.lora import adapter_names, peft_config
@@ -156,6 +157,10 @@ def test_phases_add_up(a: float, b: float) -> None:
     assert Phase(a, b, a, b, 1) + Phase(a, b, a, b, 1) == Phase(a, b, a, b, 1).times(2)
 
 
+class _AllOfThem:
+    select = report = "all"
+
+
 @pytest.mark.usefixtures("project")
 class TestRuns:
     def test_checkpoints_hold_what_trained_in_float32(self) -> None:
@@ -192,6 +197,15 @@ class TestRuns:
         cost = run_cost(study, model_shape(study), BASE, Lengths(6, 3, 2, ""))
         problems = 8 + 14
         assert cost.evaluation.tokens == 2 * problems * 6 + problems * (2 + 1) * 2
+
+    def test_what_is_prepared_counts_before_what_is_asked_for(self) -> None:
+        study = load_study("tiny")
+        shape = model_shape(study)
+        found = run_cost(study, shape, BASE, Lengths(6, 3, 2, "", {"select": 5, "report": 7}))
+        assert found.evaluation.tokens == 2 * 12 * 6 + 12 * (2 + 1) * 2
+        every = study.model_copy(update={"task": study.task.model_copy(update={"sizes": _AllOfThem()})})
+        with pytest.raises(UserError, match=r"^studies/tiny\.yaml: task\.sizes\.select: found all; .*prepare tiny"):
+            run_cost(every, shape, BASE, Lengths(6, 3, 2, ""))
 
     def test_benchmarks_of_the_suite_are_counted_with_their_samples(self) -> None:
         changed = deep_copy(TINY)

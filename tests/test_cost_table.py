@@ -20,8 +20,8 @@ HUB = {
     },
 }  # fmt: skip
 ROWS = {
-    "kind": "jsonl",
-    "files": dict.fromkeys(("train", "select", "report"), "data/sources/none.jsonl"),
+    "kind": "questions",
+    "sources": dict.fromkeys(("train", "select", "report"), "data/sources/none.jsonl"),
     "sizes": {"train": 1000, "select": 100, "report": 200},
 }
 

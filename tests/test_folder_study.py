@@ -25,8 +25,8 @@ from onelayer.state import StudyState
 def settings() -> dict[str, Any]:
     changed = deep_copy(TINY)
     changed["model"] = {"kind": "folder", "path": "data/sources/model"}
-    files = dict.fromkeys(("train", "select", "report"), "data/sources/rows.jsonl")
-    changed["task"] = {"kind": "jsonl", "files": files, "sizes": {"train": 20, "select": 4, "report": 6},
+    sources = dict.fromkeys(("train", "select", "report"), "data/sources/rows.jsonl")
+    changed["task"] = {"kind": "questions", "sources": sources, "sizes": {"train": 20, "select": 4, "report": 6},
                        "prompt": "{question}=", "answer_after": "####"}  # fmt: skip
     changed["training"]["weight_decay"] = 0.1
     return changed

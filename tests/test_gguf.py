@@ -106,7 +106,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def study(**settings: Any) -> Study:
     changed = deep_copy(TINY)
     changed["model"] = {"kind": "gguf", **settings}
-    changed["task"] = {"kind": "jsonl", "files": dict.fromkeys(("train", "select", "report"), "rows.jsonl"),
+    changed["task"] = {"kind": "questions", "sources": dict.fromkeys(("train", "select", "report"), "rows.jsonl"),
                        "sizes": {"train": 20, "select": 4, "report": 6}, "prompt": "{question}="}  # fmt: skip
     write_study("tiny", changed)
     return load_study("tiny")

@@ -148,7 +148,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def study(**model: Any) -> Study:
     settings = deep_copy(TINY)
     settings["model"] = {"kind": "hub", "id": "someone/tiny", "layers": 3, **model}
-    settings["task"] = {"kind": "jsonl", "files": dict.fromkeys(("train", "select", "report"), "rows.jsonl"),
+    settings["task"] = {"kind": "questions", "sources": dict.fromkeys(("train", "select", "report"), "rows.jsonl"),
                         "sizes": {"train": 20, "select": 4, "report": 6}, "prompt": "{question}="}  # fmt: skip
     write_study("tiny", settings)
     return load_study("tiny")

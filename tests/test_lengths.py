@@ -9,6 +9,7 @@ from onelayer.config import Study, load_study
 from onelayer.grid import all_runs
 from onelayer.lengths import expected_lengths, turns
 from onelayer.manifest import Manifest, write_manifest
+from onelayer.phases import prepare_phase
 from onelayer.state import Standing, StudyState
 from onelayer.store import HISTORY, SCORES, run_folder, write_json
 
@@ -51,6 +52,14 @@ class TestSupposed:
         assert found.response == 5 * 16 + 4 * found.prompt
         assert found.evaluated == found.response
         assert "supposed" in found.source
+
+
+@pytest.mark.usefixtures("project")
+def test_problems_are_counted_once_they_are_prepared() -> None:
+    one = study()
+    assert expected_lengths(one).problems == {}
+    prepare_phase(one)
+    assert expected_lengths(one).problems == {"train": 30, "select": 8, "report": 14}
 
 
 @pytest.mark.usefixtures("project")

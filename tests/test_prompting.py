@@ -87,7 +87,7 @@ def test_every_end_counts_once() -> None:
 def build(**model: Any) -> Study:
     settings = deep_copy(TINY)
     settings["model"] = {"kind": "folder", "path": "model", **model}
-    settings["task"] = {"kind": "jsonl", "files": dict.fromkeys(("train", "select", "report"), "rows.jsonl"),
+    settings["task"] = {"kind": "questions", "sources": dict.fromkeys(("train", "select", "report"), "rows.jsonl"),
                         "sizes": {"train": 20, "select": 4, "report": 6}, "prompt": "{question}="}  # fmt: skip
     settings["training"]["steps"] = 2
     settings["training"]["max_tokens"] = settings["evaluation"]["max_tokens"] = 6

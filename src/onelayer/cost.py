@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from onelayer.config import Study, Training
+from onelayer.config import Study, Training, study_file
+from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grid import BASE, Run
 from onelayer.lengths import Lengths, mean_line, turns
@@ -117,7 +118,9 @@ def run_cost(study: Study, shape: Shape, run: Run, lengths: Lengths) -> RunCost:
         study: its settings.
         shape: its model's sizes.
         run: one of its runs.
-        lengths: mean tokens of prompts and responses.
+        lengths: mean tokens of prompts and responses, and how many problems there are.
+
+    Raises UserError where it is not known how many problems a split has.
     """
     trains = run.kind != BASE.name
     pretrained = isinstance(study.model, MicroModel)
@@ -321,7 +324,12 @@ def _evaluation(study: Study, shape: Shape, run: Run, lengths: Lengths) -> Phase
     batch = study.resources.worlds if study.is_agent else settings.batch_size
     total = Phase()
     for split in evaluated_splits(run):
-        problems = getattr(study.task.sizes, split)
+        problems = lengths.problems.get(split) or getattr(study.task.sizes, split)
+        if not isinstance(problems, int):
+            raise UserError(
+                f"{study_file(study.name)}: task.sizes.{split}: found {problems}; how many these are is known once"
+                f" `onelayer prepare {study.name}` has run"
+            )
         for samples in (settings.samples, 1):  # k answers at a temperature, and a greedy one
             total += sample_phase(
                 shape,
@@ -339,14 +347,14 @@ def _evaluation(study: Study, shape: Shape, run: Run, lengths: Lengths) -> Phase
 
 
 def _benchmark(study: Study, shape: Shape, benchmark: Benchmark, lengths: Lengths) -> Phase:
+    # Of the harness's own decoding nothing is known here: one answer, as long as in the study's evaluation.
+    samples, limit = 1, study.evaluation.max_tokens
+    if not isinstance(benchmark, HarnessBenchmark):
+        samples, limit = benchmark.samples, benchmark.max_tokens
     problems = SUITE_PROBLEMS[benchmark.name]
-    if isinstance(benchmark, HarnessBenchmark):
-        answers, limit = problems, study.evaluation.max_tokens
-    else:
-        answers, limit = problems * benchmark.samples, benchmark.max_tokens
     response = min(lengths.response, limit)
-    batch = min(study.evaluation.batch_size, answers)
-    return sample_phase(shape, problems, answers, lengths.prompt, response, limit, batch)
+    batch = min(study.evaluation.batch_size, problems * samples)
+    return sample_phase(shape, problems, problems * samples, lengths.prompt, response, limit, batch)
 
 
 def _memory(study: Study, shape: Shape, run: Run, lengths: Lengths) -> float:

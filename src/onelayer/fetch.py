@@ -10,6 +10,7 @@ from onelayer.errors import UserError
 from onelayer.fingerprint import base_settings, digest
 from onelayer.grid import BASE
 from onelayer.manifest import read_manifest
+from onelayer.source_commits import fetch_sources
 from onelayer.store import run_folder
 
 
@@ -22,6 +23,7 @@ def fetch(study: Study) -> list[str]:
     if study.model.kind == "hub":
         folder, commit = fetch_model(study)
         lines.append(f"{study.name}: model {study.model.id} at {commit}: {folder}")
+    lines += [f"{study.name}: {count} rows of {origin}" for origin, count in fetch_sources(study)]
     return lines or [f"{study.name}: takes nothing from the hub"]
 
 

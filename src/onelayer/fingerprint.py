@@ -17,7 +17,7 @@ from onelayer.config import Study
 from onelayer.grid import Run
 from onelayer.model_settings import PretrainedModel
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
-from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, JsonlTask
+from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, QuestionsTask, ReasoningGymTask
 
 PROBLEMS_RECIPE = 1
 BASE_RECIPE = 1
@@ -145,8 +145,10 @@ def _grading_settings(study: Study) -> Payload:
             payload["limits"] = _changed(study.task.sandbox, exclude={"fallback"})
             if isinstance(study.task, CodeTask):
                 payload["complete_prompt"] = study.task.complete_prompt
-        case ArithmeticTask() | JsonlTask():
+        case ArithmeticTask() | QuestionsTask():
             pass
+        case ReasoningGymTask():
+            payload["judge"] = _changed(study.task, exclude={"sizes", "prompt"})
         case world:
             payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onelayer.config import Study
 from onelayer.grid import all_runs
 from onelayer.manifest import read_manifest
 from onelayer.model_settings import MicroModel
+from onelayer.prepare import is_prepared
 from onelayer.records import read_scores
 from onelayer.state import StudyState
-from onelayer.store import HISTORY, read_json, run_folder
+from onelayer.store import HISTORY, prepared_receipt, read_json, run_folder
 from onelayer.task_settings import HouseholdTask, WorldSettings
 from onelayer.tasks import make_corpus
 from onelayer.tasks.contract import Line
@@ -33,12 +34,14 @@ class Lengths:
         response: of a response in training; of an episode, of all that follows its first view.
         evaluated: of a response in evaluation.
         source: where the figures come from, in words.
+        problems: how many each split has, where they are prepared.
     """
 
     prompt: float
     response: float
     evaluated: float
     source: str
+    problems: dict[str, int] = field(default_factory=dict)
 
 
 def turns(study: Study) -> int:
@@ -59,7 +62,7 @@ def expected_lengths(study: Study, response_tokens: float | None = None) -> Leng
             answers; of any other model every response is supposed to reach its limit.
         response_tokens: overrides all of these.
     """
-    found = _measured(study) or _supposed(study)
+    found = replace(_measured(study) or _supposed(study), problems=_prepared(study))
     if response_tokens is None:
         return found
     return replace(
@@ -68,6 +71,14 @@ def expected_lengths(study: Study, response_tokens: float | None = None) -> Leng
         evaluated=response_tokens,
         source=f"responses of {response_tokens:g} tokens as asked for; prompts: {found.source}",
     )
+
+
+def _prepared(study: Study) -> dict[str, int]:
+    """How many problems each split has; nothing where they are not prepared."""
+    if not is_prepared(study):
+        return {}
+    receipt = read_json(prepared_receipt(study.name), f"onelayer prepare {study.name}")
+    return {split: int(found["problems"]) for split, found in receipt["splits"].items()}
 
 
 def _measured(study: Study) -> Lengths | None:

@@ -20,6 +20,7 @@ from onelayer.fingerprint import (
 from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
+from onelayer.source_commits import takes_from_hub
 from onelayer.store import (
     SPLITS,
     file_sha256,
@@ -49,7 +50,8 @@ class StudyState:
         study: the settings to hold the disk against.
         thorough: hash every file that a manifest names; else only see that it is there.
         preview: where the problems on disk are not the ones that the settings ask for, judge by the ones
-            that `prepare` would write, so that a plan names exactly the runs that a change touches.
+            that `prepare` would write, so that a plan names exactly the runs that a change touches; but for
+            problems from the hub, which a plan does not reach for.
     """
 
     def __init__(self, study: Study, thorough: bool = False, preview: bool = False) -> None:
@@ -62,7 +64,7 @@ class StudyState:
         """The content hash of each split; empty where the problems are not prepared."""
         if is_prepared(self._study):
             return {split: file_sha256(problems_file(self._study.name, split)) for split in SPLITS}
-        if self._preview:
+        if self._preview and not takes_from_hub(self._study):
             return {name: split.sha256 for name, split in render(self._study).items()}
         return {}
 

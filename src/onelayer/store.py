@@ -40,6 +40,16 @@ def problems_file(study: str, split: str) -> Path:
     return study_folder(study) / "problems" / f"{split}.jsonl"
 
 
+def copies_file(study: str) -> Path:
+    """The training problems that were left out as copies of evaluation questions, one JSON object a row."""
+    return study_folder(study) / "problems" / "dropped.jsonl"
+
+
+def commits_file(study: str) -> Path:
+    """Which commit each revision of a hub data set was resolved to."""
+    return study_folder(study) / "commits.json"
+
+
 def run_folder(study: str, run: str) -> Path:
     """All that a run leaves: checkpoint, manifest, records, scores."""
     return study_folder(study) / "runs" / run

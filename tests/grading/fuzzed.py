@@ -11,13 +11,8 @@ _PIECES = (
         r"\boxed{ \boxed } { \frac{ }{ \frac \sqrt \sqrt{ ^ ^{ _{ ! ( ) [ ] \{ \} 9 99 1 0 2 x y e i n - + * / = < >"
         r" , ; $ $$ \( \) \[ \] \pm \cup \in \le \infty \begin{pmatrix} \end{pmatrix} & \\ \text{ % \% #### ** <think>"
         r" </think> << >> \binom{ \log \sin \cot(x) \tan \sum_{k=1}^{10^9} \int \lim 9^{9^{9}} 10^{1000000}"
-<<<<<<< HEAD
-        r" (99!)! 1e999999 10^{999} | \left( \right) ~ ' # . 1,000 3x cm C (C) x^{2} \ e^{\pi} \overline{3} 0. 2.5 170!"
-        r" ° ½ √ ² ∞ 😀",
-=======
         r" (99!)! 1e999999 10^{999} | \left( \right) ~ ' # . 1,000 3x cm C (C) x^{2} \ e^{\pi} \overline{3} 0."
         r" 2.5 170! ° ½ √ ² ∞ 😀",
->>>>>>> part-A
     ),
     *(" ", "\n", " or ", "A or B", r"\text{ and }", '"', "The answer is ", "answer:", "9" * 50),
     *("\x00", "\ud800", "\udfff", "\u202e"),

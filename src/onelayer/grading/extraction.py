@@ -15,6 +15,9 @@ from onelayer.grading.normalizing import printable
 
 Way = Literal["box", "####", "statement", "last line", "none", "unclosed box", "unclosed thought"]
 
+# The letters of options: as many as MMLU-Pro has.
+LETTERS = "ABCDEFGHIJ"
+
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])[ \t]*")
 # GSM8K's solutions hold notes of a calculator, and models imitate them: 2+2=<<2+2=4>>4.
 _CALCULATOR = re.compile(r"<<[^<>\n]{0,100}>>")
@@ -67,7 +70,7 @@ def final_answer(completion: str) -> Found:
         if not closed or "<think>" in rest:
             return Found(None, "unclosed thought")
         completion = rest
-    boxed = _boxed(completion)
+    boxed = boxed_answer(completion)
     if boxed is not None:
         return boxed
     before, mark, after = completion.rpartition("####")
@@ -81,7 +84,7 @@ def final_answer(completion: str) -> Found:
     return _found(_last_line(completion), "last line")
 
 
-def option_letter(completion: str, letters: str = "ABCDEFGHIJ") -> str | None:
+def option_letter(completion: str, letters: str = LETTERS) -> str | None:
     """Find the one option that a completion commits to: ``(C)``, ``C.``, ``**C**``, "the answer is C".
 
     None where it names none of the letters, or more than one.
@@ -109,7 +112,7 @@ def option_letter(completion: str, letters: str = "ABCDEFGHIJ") -> str | None:
     return letter if letter in letters and not named - {letter} else None
 
 
-def _boxed(text: str) -> Found | None:
+def boxed_answer(text: str) -> Found | None:
     """The last balanced box, with those that directly precede it in one list; None where there is no box at all."""
     boxes = list(_BOX.finditer(text))
     if not boxes:

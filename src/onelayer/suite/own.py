@@ -12,10 +12,10 @@ from onelayer.errors import UserError
 from onelayer.store import file_sha256
 from onelayer.suite.benchmarks import CodeBenchmark, OwnBenchmark, QuestionsBenchmark, Source
 from onelayer.suite.formats import FORMATS, Row, livecodebench_program
-from onelayer.task_settings import CodeTask, Files, JsonlTask, Sizes
+from onelayer.task_settings import CodeTask, QuestionsTask
 from onelayer.tasks.code import Code
 from onelayer.tasks.contract import Grade, Problem, Task
-from onelayer.tasks.jsonl import Jsonl
+from onelayer.tasks.questions import Questions
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,23 @@ def rows_sha(benchmark: OwnBenchmark) -> str:
     return file_sha256(source_file(benchmark))
 
 
-def benchmark_task(benchmark: OwnBenchmark, study: Study) -> Jsonl | Code:
+def benchmark_task(benchmark: OwnBenchmark, study: Study) -> Questions | Code:
     """The domain that makes and judges a benchmark's problems."""
     source = benchmark.source
     assert isinstance(source, Source)
     # A benchmark is one set, asked whole: the splits of a study's task mean nothing here.
     path = source_file(benchmark)
     shared: dict[str, Any] = {
-        "files": Files(train=path, select=path, report=path),
-        "sizes": Sizes(train=1, select=1, report=1),
+        "sources": dict.fromkeys(("train", "select", "report"), str(path)),
+        "sizes": dict.fromkeys(("train", "select", "report"), 1),
         "question": source.question,
         "prompt": benchmark.prompt,
     }
     match benchmark:
         case QuestionsBenchmark():
-            return Jsonl(
-                JsonlTask(
-                    kind="jsonl",
+            return Questions(
+                QuestionsTask(
+                    kind="questions",
                     answer=source.answer,
                     answer_after=source.answer_after,
                     grading=benchmark.grading,
@@ -103,11 +103,12 @@ def benchmark_problems(benchmark: OwnBenchmark, study: Study) -> tuple[tuple[Pro
     """
     path = source_file(benchmark)
     task = benchmark_task(benchmark, study)
+    source: Any = task.settings.sources.report[0]
     convert = FORMATS[benchmark.source.format]
     problems = []
     for number, row in _rows(path):
         where = f"{path}: row {number}"
-        made = task._problem(convert(row, where), where)
+        made = task._problem(convert(row, where), source, where)
         problems.append(replace(made, id=f"{benchmark.name}:{number}"))
     if not problems:
         raise UserError(f"{path}: expected the rows of {benchmark.name}, found none")

@@ -9,7 +9,8 @@ from onelayer.task_settings import (
     CodeTask,
     ExpressionsTask,
     HouseholdTask,
-    JsonlTask,
+    QuestionsTask,
+    ReasoningGymTask,
     ScienceWorldTask,
     TextWorldExpressTask,
 )
@@ -19,7 +20,8 @@ from onelayer.tasks.code import Code
 from onelayer.tasks.contract import AgentTask, Corpus, Domain, Task
 from onelayer.tasks.expressions import Expressions
 from onelayer.tasks.household import Household
-from onelayer.tasks.jsonl import Jsonl
+from onelayer.tasks.questions import Questions
+from onelayer.tasks.reasoning_gym import ReasoningGym
 from onelayer.tasks.scienceworld import ScienceWorld
 from onelayer.tasks.textworld_express import TextWorldExpress
 
@@ -29,10 +31,12 @@ def make_domain(study: Study) -> Domain:
     match study.task:
         case ArithmeticTask():
             return Arithmetic(study.task, study.seed)
-        case JsonlTask():
-            return Jsonl(study.task, study.seed)
+        case QuestionsTask():
+            return Questions(study.task, study.seed)
         case CodeTask():
             return Code(study.task, study.seed)
+        case ReasoningGymTask():
+            return ReasoningGym(study.task, study.seed)
         case ExpressionsTask():
             return Expressions(study.task, study.seed)
         case HouseholdTask():

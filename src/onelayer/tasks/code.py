@@ -1,4 +1,4 @@
-"""Programs judged on tests, from the user's own JSON Lines files in the manner of HumanEval or MBPP.
+"""Programs judged on tests, from rows in the manner of HumanEval or MBPP.
 
 A row holds a question, its tests (one text, or a list of assertions), and, as in HumanEval, the name of the function
 that is asked for. The tests never enter the sandbox in which the model's program runs (`onelayer.grading.sandbox`).
@@ -13,9 +13,11 @@ from functools import cached_property
 
 from onelayer.errors import UserError
 from onelayer.grading.sandbox import Sandbox
+from onelayer.source_settings import CodeSource, Source
 from onelayer.task_settings import CodeTask
 from onelayer.tasks.contract import Grade, Problem, Split
-from onelayer.tasks.rows import Row, draw_splits_from_rows, value_of
+from onelayer.tasks.rows import draw_splits_from_rows, filled
+from onelayer.tasks.sources import Row, field_of, value_of
 
 _FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 # A base model that continues a function goes on writing after it: a line that starts otherwise than these is prose.
@@ -24,14 +26,15 @@ _CODE_LINE = re.compile(r"(?:[ \t)\]}]|def |class |@|import |from |#|$)")
 
 @dataclass(frozen=True)
 class Code:
-    """Rows of JSON Lines as programming problems; a row's split is drawn by the study's seed."""
+    """Rows as programming problems; a row's split is drawn by the study's seed."""
 
     settings: CodeTask
     seed: int
+    against: tuple[Source, ...] = ()
 
     def splits(self) -> dict[str, Split]:
         """Draw the splits. Raises UserError, naming the file and row, for what cannot be used."""
-        return draw_splits_from_rows(self.settings, self.seed, self._problem)
+        return draw_splits_from_rows(self.settings, self.seed, self._problem, self.against)
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Run the program's functions on the tests. Raises SandboxError where the sandbox does not work."""
@@ -54,24 +57,23 @@ class Code:
             return f"{question}\n    pass\n\n{body}" if _is_stub(question) else body
         return question + (body if fenced else _continuation(body))
 
-    def _problem(self, row: Row, where: str) -> Problem:
-        settings = self.settings
-        question = str(value_of(row, settings.question, where))
-        tests = value_of(row, settings.tests, where)
+    def _problem(self, row: Row, source: CodeSource, where: str) -> Problem:
+        question = str(value_of(row, source.question, where))
+        tests = value_of(row, source.tests, where)
         if isinstance(tests, list):
             tests = "\n".join(map(str, tests))
-        entry_point = str(value_of(row, settings.entry_point, where)) if settings.entry_point else None
+        entry_point = str(value_of(row, source.entry_point, where)) if source.entry_point else None
         if entry_point is not None and re.search(r"^def check\(", tests, re.MULTILINE):
             tests = f"{tests}\ncheck({entry_point})\n"
-        setup = str(row.get(settings.setup) or "") if settings.setup else ""
-        if settings.complete_prompt:
+        setup = str(field_of(row, source.setup, where) or "") if source.setup else ""
+        if self.settings.complete_prompt:
             setup = question
         for name, code in (("tests", tests), ("setup", setup)):
             try:
                 compile(code, where, "exec")
             except (SyntaxError, ValueError) as error:
                 raise UserError(f"{where}: expected Python in the {name}, found: {error}") from None
-        prompt = settings.prompt.replace("{question}", question).replace("{tests}", tests)
+        prompt = filled(self.settings.prompt, {"question": question, "tests": tests})
         answer = json.dumps({"tests": tests, "entry_point": entry_point, "setup": setup}, ensure_ascii=False)
         return Problem("", prompt, answer)
 

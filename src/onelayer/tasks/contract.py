@@ -44,11 +44,43 @@ class Grade:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """A training problem that was left out as a copy of an evaluation question.
+
+    Attributes:
+        problem: the training problem.
+        set: the evaluation set.
+        evaluation_id: the question that it copies.
+        overlap: the share of that question that it holds.
+    """
+
+    problem: Problem
+    set: str
+    evaluation_id: str
+    overlap: float
+
+    def as_row(self) -> dict[str, Any]:
+        """The copy as one JSON Lines row."""
+        return self.problem.as_row() | {
+            "set": self.set, "evaluation_id": self.evaluation_id, "overlap": round(self.overlap, 4),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Split:
-    """The problems of a split and, for the receipt, what was left out of it and why."""
+    """The problems of a split and, for the receipt, what was left out of it and why.
+
+    Attributes:
+        problems: the problems.
+        dropped: how many rows were left out, by reason.
+        copies: those left out as copies of evaluation questions; None where no such copies were looked for.
+        sets: for each set of rows that the split is drawn from, where it lies and how many rows it has.
+    """
 
     problems: tuple[Problem, ...]
     dropped: dict[str, int]
+    copies: tuple[Copy, ...] | None = None
+    sets: tuple[dict[str, Any], ...] = ()
 
 
 class Domain(Protocol):
