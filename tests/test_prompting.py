@@ -117,14 +117,18 @@ def test_training_and_evaluation_read_the_same_ids_and_stop_alike(
     project: Path, monkeypatch: pytest.MonkeyPatch, chat: dict[str, str] | None
 ) -> None:
     seen: dict[str, list[Any]] = {"train": [], "evaluate": []}
-    for name, module, function in (("train", grpo, "generate_in_batches"), ("evaluate", evaluate, "generate")):
+    watch = (
+        ("train", grpo, "generate_in_batches", grpo.generate_in_batches),
+        ("evaluate", evaluate, "generate", evaluate.generate),
+    )
+    for name, module, function, original in watch:
 
         def watched(
             model: Any,
             prompts: Any,
             decoding: Any,
             *rest: Any,
-            generate: Any = getattr(module, function),
+            generate: Any = original,
             name: str = name,
         ) -> Any:
             answers = generate(model, prompts, decoding, *rest)
