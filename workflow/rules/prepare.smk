@@ -1,7 +1,7 @@
 rule prepare:
     input:
         lambda wildcards: [
-            str(path) for path in source_files(study(wildcards.study).task)
+            str(path) for path in source_files(study(wildcards.study))
         ],
     output:
         "data/{study}/problems.json",

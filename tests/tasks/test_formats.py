@@ -16,10 +16,12 @@ import pytest
 from conftest import TINY, deep_copy
 from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.suite.formats import evalplus, livecodebench
+from onelayer.source_settings import CodeSource
 from onelayer.suite.own import benchmark_problems
 from onelayer.tasks.contract import Problem, Task
+from onelayer.tasks.formats import deepcoder, evalplus, livecodebench
 
+LCB = CodeSource(path="lcb.jsonl", format="livecodebench", question="question_content")  # type: ignore[arg-type]
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
@@ -28,7 +30,7 @@ def problems_of(benchmark: str, path: Path, rows: list[dict[str, Any]], **source
     settings = deep_copy(TINY)
     settings["evaluation"]["suite"] = [{"benchmark": benchmark, "source": {"path": str(path), **source}}]
     study = Study(name="tiny", **settings)
-    problems, task = benchmark_problems(study.suite[0], study)  # type: ignore[arg-type]
+    problems, task = benchmark_problems(study.suite[0], study.seed)  # type: ignore[arg-type]
     return list(problems), task
 
 
@@ -71,8 +73,11 @@ def test_evalplus(tmp_path: Path) -> None:
     ):
         grade = task.grade(problems[0], body)
         assert (grade.correct, grade.status) == (correct, "ok"), body
-    with pytest.raises(UserError, match="expected the tests as a text in 'test'"):
-        evalplus({"prompt": "x"}, "f: row 1")
+    source = CodeSource(path="plus.jsonl", format="evalplus")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="f: row 1: expected a value in 'test'"):
+        evalplus({"prompt": "x"}, source, "f: row 1")
+    with pytest.raises(UserError, match="f: row 1: expected the tests as a text in 'test', found list"):
+        evalplus({"prompt": "x", "test": ["assert True"]}, source, "f: row 1")
 
 
 def stdin_row(private: Any) -> dict[str, Any]:
@@ -150,7 +155,7 @@ def test_a_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         UserError, match=r"f: row 1: expected a row of LiveCodeBench, found: UnpicklingError: it asks for"
     ):
-        livecodebench(stdin_row(hostile), "f: row 1")
+        livecodebench(stdin_row(hostile), LCB, "f: row 1")
     assert not (tmp_path / "reached").exists()
 
 
@@ -160,10 +165,10 @@ def test_a_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({}, "KeyError"),
         (stdin_row("!"), "expected a row of LiveCodeBench, found"),
         (stdin_row(json.dumps({"input": 1})), "private tests are a list, not a dict"),
-        ({**stdin_row("[]"), "public_test_cases": "[]"}, "expected tests, found none"),
+        ({**stdin_row("[]"), "public_test_cases": "[]"}, "found: ValueError: no tests"),
         ({**METHOD, "private_test_cases": json.dumps([{"input": "[1", "output": "1"}])}, "JSONDecodeError"),
     ],
 )
 def test_rows_that_are_none(row: dict[str, Any], expected: str) -> None:
     with pytest.raises(UserError, match=expected):
-        livecodebench(row, "f: row 1")
+        livecodebench(row, LCB, "f: row 1")
