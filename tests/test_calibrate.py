@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onelayer.calibrate import CPU_TRIALS, Trial, fit, time_trial
+from onelayer.calibrate import CPU_TRIALS, GPU_TRIALS, Trial, device, fit, time_trial
 from onelayer.cost import Phase
 from onelayer.machine import Rates
 from onelayer.shape import Shape
@@ -31,12 +32,23 @@ def test_no_constant_is_below_zero() -> None:
     assert min(vars(found).values()) >= 0
 
 
+@pytest.mark.parametrize("trials", [CPU_TRIALS, GPU_TRIALS])
 @pytest.mark.parametrize("part", [0, 1])
-def test_the_trials_tell_the_constants_apart(part: int) -> None:
+def test_the_trials_tell_the_constants_apart(trials: tuple[Trial, ...], part: int) -> None:
     """No column of their work is a mixture of the others."""
-    work = [trial.work[part] for trial in CPU_TRIALS]
+    work = [trial.work[part] for trial in trials]
     columns = np.array([[one.passes, one.flops, one.bytes, one.steps] for one in work], dtype=float)
     assert np.linalg.matrix_rank(columns / np.linalg.norm(columns, axis=0)) == 4
+
+
+def test_a_machine_is_named_by_what_training_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    name, kind = device()
+    assert kind == "CPU"
+    assert name.endswith(" cores")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
+    assert device() == ("NVIDIA H100", "GPU")
 
 
 def test_a_trial_takes_its_steps_on_this_machine() -> None:

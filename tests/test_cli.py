@@ -56,7 +56,9 @@ class TestRefusals:
         assert "data/tiny/analysis.json: not found; `onelayer analyze tiny` makes it" in refused("compare")
         assert "data/tiny/analysis.json: not found" in refused("report")
         assert "reports/metrics.json: not found" in refused("summary")
-        assert "data/tiny/runs/layer-00-s0/records.parquet: not found" in refused("rank", "tiny")
+        assert "layer-00-s0/records.parquet: no records yet; `onelayer evaluate tiny layer-00-s0` makes" in refused(
+            "rank", "tiny"
+        )
 
     def test_more_problems_than_there_are(self) -> None:
         greedy = deep_copy(TINY)

@@ -120,3 +120,12 @@ def test_an_incomplete_folder_is_refused(folder_project: Path, pattern: str, mes
     with pytest.raises(UserError, match=message):
         phases.base_phase(load_study("tiny"))
     assert not Path("data/tiny").exists()
+
+
+def test_a_target_that_the_model_lacks_is_refused_with_the_base(folder_project: Path) -> None:
+    asked = settings()
+    asked["runs"]["lora"] = {"targets": ["c_attn"]}
+    write_study("tiny", asked)
+    with pytest.raises(UserError, match=r"runs\.lora\.targets\[0\]: found 'c_attn', which names no module"):
+        phases.base_phase(load_study("tiny"))
+    assert not Path("data/tiny").exists()

@@ -405,3 +405,6 @@ def test_settings_that_say_two_things_are_refused(study: Study) -> None:
         with pytest.raises(UserError) as error:
             load_study("tiny")
         assert message in str(error.value), json.dumps(lora)
+    write_study("tiny", tiny_settings() | {"generation": {"backend": "vllm"}})
+    with pytest.raises(UserError, match=r"generation\.backend: found vllm, whose copy of the model has no adapters"):
+        load_study("tiny")

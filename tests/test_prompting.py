@@ -117,16 +117,25 @@ def test_training_and_evaluation_read_the_same_ids_and_stop_alike(
     project: Path, monkeypatch: pytest.MonkeyPatch, chat: dict[str, str] | None
 ) -> None:
     seen: dict[str, list[Any]] = {"train": [], "evaluate": []}
-    for name, module in (("train", grpo), ("evaluate", evaluate)):
+    watch = (
+        ("train", grpo, "generate_in_batches", grpo.generate_in_batches),
+        ("evaluate", evaluate, "generate", evaluate.generate),
+    )
+    for name, module, function, original in watch:
 
         def watched(
-            model: Any, prompts: Any, decoding: Any, seeds: Any, generate: Any = module.generate, name: str = name
+            model: Any,
+            prompts: Any,
+            decoding: Any,
+            *rest: Any,
+            generate: Any = original,
+            name: str = name,
         ) -> Any:
-            answers = generate(model, prompts, decoding, seeds)
+            answers = generate(model, prompts, decoding, *rest)
             seen[name].append((prompts, decoding.end_ids, answers))
             return answers
 
-        monkeypatch.setattr(module, "generate", watched)
+        monkeypatch.setattr(module, function, watched)
     study = build(chat=chat, stop=["\n", "5"])
     phases.prepare_phase(study)
     phases.base_phase(study)

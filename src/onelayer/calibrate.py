@@ -124,6 +124,14 @@ CPU_TRIALS = (
     Trial(_qwen(2, 768, 16384), 2, 4, 32, 24, layer=1),
 )
 
+# On a GPU these models take no time that could be measured; wider ones stand beside them there.
+GPU_TRIALS = (
+    *CPU_TRIALS,
+    Trial(_qwen(4, 2048, 16384), 16, 8, 128, 64, microbatch=64),
+    Trial(_qwen(4, 2048, 16384), 16, 8, 128, 64, layer=2, microbatch=64),
+    Trial(_qwen(2, 4096, 16384), 32, 8, 256, 16, microbatch=64),
+)
+
 
 def time_trial(trial: Trial, threads: int) -> Timing:
     """Train a model of random weights for a few steps on this machine, and time them."""
@@ -153,7 +161,7 @@ def time_trial(trial: Trial, threads: int) -> Timing:
     prompts = ["".join(characters[index] for index in row) for row in draw.tolist()]
     workplace = Workplace("calibration", 0, "run", "0", 1e9)
     with tempfile.TemporaryDirectory() as folder:
-        args = grpo_config(trial.settings, 1e-6, workplace, "float32")
+        args = grpo_config(trial.settings, 1e-6, workplace, "bfloat16" if torch.cuda.is_available() else "float32")
         args.output_dir = folder
         trainer = OneLayerGRPOTrainer(
             model=model,
@@ -228,11 +236,12 @@ def write_calibration(threads: Sequence[int], path: Path) -> list[Machine]:
     """Measure this machine, and write what `onelayer.machine` reads.
 
     Args:
-        threads: that torch may use, a measurement each; none of them: one, and every core.
+        threads: that torch may use, a measurement each; none of them: one, and every core; on a GPU, one.
         path: where it is written.
     """
     machines = []
-    for count in threads or sorted({1, os.cpu_count() or 1}):
+    cores = 1 if torch.cuda.is_available() else os.cpu_count() or 1
+    for count in threads or sorted({1, cores}):
         machines.append(calibrate(count))
     write_json(path, [machine.as_row() for machine in machines])
     return machines
@@ -240,12 +249,14 @@ def write_calibration(threads: Sequence[int], path: Path) -> list[Machine]:
 
 def calibrate(threads: int) -> Machine:
     """Measure this machine with a number of threads that torch may use; a line a trial says how far it is."""
+    name, kind = device()
+    trials = GPU_TRIALS if kind == "GPU" else CPU_TRIALS
     timings = []
-    for number, trial in enumerate(CPU_TRIALS, start=1):
+    for number, trial in enumerate(trials, start=1):
         timing = time_trial(trial, threads)
         timings.append(timing)
         print(
-            f"{threads} threads, trial {number} of {len(CPU_TRIALS)}, {trial.shape.layers} layers of width"
+            f"{threads} threads, trial {number} of {len(trials)}, {trial.shape.layers} layers of width"
             f" {trial.shape.width}: sampling {timing.sampling:.3f} s, training {timing.training:.3f} s a step",
             flush=True,
         )
@@ -257,8 +268,8 @@ def calibrate(threads: int) -> Machine:
         for (sampled, trained), timing in zip(work, timings, strict=True)
     ]
     return Machine(
-        processor(),
-        "CPU",
+        name,
+        kind,
         threads,
         sampling,
         training,
@@ -267,14 +278,16 @@ def calibrate(threads: int) -> Machine:
     )
 
 
-def processor() -> str:
-    """The processor's name, and how many of it there are."""
+def device() -> tuple[str, str]:
+    """What training would use, by name, and whether it is a ``GPU`` or a ``CPU``; of a processor, with its cores."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name(), "GPU"
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         name = names[0] if names else name
-    return f"{name}, {os.cpu_count()} cores"
+    return f"{name}, {os.cpu_count()} cores", "CPU"
 
 
 def _start_seconds() -> float:

@@ -267,6 +267,15 @@ class Study(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _adapters_need_our_sampler(self) -> Self:
+        if self.generation.backend == "vllm" and self.runs.lora is not None:
+            raise ValueError(
+                "generation.backend: found vllm, whose copy of the model has no adapters; runs.lora is sampled with"
+                " transformers"
+            )
+        return self
+
     @property
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""

@@ -20,6 +20,7 @@ from onelayer.fetch import fetch_model
 from onelayer.fingerprint import base_settings
 from onelayer.gguf_file import unpack
 from onelayer.grid import BASE
+from onelayer.lora import check_targets
 from onelayer.manifest import Manifest, Meter, write_manifest
 from onelayer.model_settings import FolderModel, GgufModel, HubModel, PretrainedModel
 from onelayer.models import base_folder, base_manifest, model_files, move_files
@@ -102,7 +103,8 @@ def check_usable(study: Study, folder: Path) -> Anatomy:
     """Check, without reading weights, that a model folder has all that a study's runs will ask of it.
 
     Raises UserError where weights or tokenizer are missing, the class is not a decoder-only one of transformers, its
-    blocks cannot be told, its depth is not the stated one, its attention cannot be had, or its tokenizer does not fit.
+    blocks cannot be told, its depth is not the stated one, adapters find no target in it, its attention cannot be had,
+    or its tokenizer does not fit.
     """
     assert isinstance(study.model, PretrainedModel)
     if not any(path.suffix == ".safetensors" for path in model_files(folder)):
@@ -121,6 +123,7 @@ def check_usable(study: Study, folder: Path) -> Anatomy:
             f"{study_file(study.name)}: {key}: found a depth of {stated}; expected {len(anatomy.blocks)}, which the"
             f" model in {folder} has"
         )
+    check_targets(study, model)
     _check_tokenizer(study, folder, model)
     if study.is_agent and any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
         raise UserError(

@@ -28,6 +28,7 @@ from onelayer.rl.vllm_backend import (
     Written,
     answer_logprobs,
     check_vllm,
+    open_engine,
     sampling_options,
 )
 
@@ -246,6 +247,18 @@ def test_where_vllm_or_a_device_is_missing_the_study_is_refused(monkeypatch: pyt
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="which needs a CUDA device"):
         check_vllm("tiny")
+
+
+def test_a_server_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**settings: Any) -> None:
+        assert settings["mode"] == "server"
+        assert settings["max_model_length"] == 3 + 4
+        raise OSError("The vLLM server can't be reached\nafter 240 seconds")
+
+    monkeypatch.setattr("trl.generation.vllm_generation.VLLMGeneration", refuse)
+    settings = Generation(backend="vllm", mode="server", server="http://there:1")
+    with pytest.raises(UserError, match=r"^generation\.server: http://there:1: The vLLM server can't be reached after"):
+        open_engine(settings, model(), None, TOKENIZER, PROMPTS, 4)
 
 
 @pytest.mark.usefixtures("project")

@@ -15,6 +15,8 @@ from conftest import TINY, deep_copy, write_study
 from onelayer.config import load_study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, problems_payload
+from onelayer.phases import prepare_phase
+from onelayer.prepare import is_prepared
 from onelayer.source_settings import QuestionSource
 from onelayer.tasks.sources import field_of, rows_of
 
@@ -233,3 +235,25 @@ def test_fetching_before_the_network_is_gone(hub: FakeHub, project: Path) -> Non
     assert fetched.stdout.strip() == str([(f"org/Rows@{COMMIT} (test, main)", 15)])
     (done,) = run("prepare tiny", HF_HUB_OFFLINE="1")
     assert done.code == 0, done.error
+
+
+@pytest.mark.usefixtures("project")
+def test_a_lost_list_of_copies_is_made_again(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("eval.jsonl").write_bytes(json_lines(ROWS))
+    Path("train.jsonl").write_bytes(json_lines([{"question": f"Tell me: what is {i} and one?", "answer": 1}
+                                                for i in range(20, 50)]))  # fmt: skip
+    write_study("tiny", study({"train": "train.jsonl", "select": "eval.jsonl", "report": "eval.jsonl"}))
+    made = load_study("tiny")
+    prepare_phase(made)
+    assert "train.jsonl: 10 problems, 10 copies of eval" in capsys.readouterr().out
+    copies = Path("data/tiny/problems/dropped.jsonl")
+    before = copies.read_bytes()
+    assert is_prepared(made)
+    copies.write_bytes(before[:-5])
+    assert not is_prepared(made)
+    copies.unlink()
+    assert not is_prepared(made)
+    prepare_phase(made)
+    assert copies.read_bytes() == before
+    assert is_prepared(made)
+    assert not Path("data/tiny/commits.json").exists()

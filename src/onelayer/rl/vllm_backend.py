@@ -250,11 +250,13 @@ def open_engine(
         tokenizer: the model's.
         prompts: token ids of all that will be asked.
         limit: the most tokens of an answer.
+
+    Raises UserError where the server cannot be used.
     """
     from trl.generation.vllm_generation import VLLMGeneration
 
-    return TrlEngine(
-        VLLMGeneration(
+    try:
+        generation = VLLMGeneration(
             model=model,
             accelerator=accelerator,
             processing_class=tokenizer,
@@ -263,4 +265,9 @@ def open_engine(
             gpu_memory_utilization=settings.memory_share,
             max_model_length=max(map(len, prompts)) + limit,
         )
-    )
+    except (OSError, RuntimeError) as error:
+        # A server that is not there, or was started without what TRL needs of it; its message says which.
+        if settings.mode == "server":
+            raise UserError(f"generation.server: {settings.server}: {' '.join(str(error).split())}") from error
+        raise
+    return TrlEngine(generation)
