@@ -122,8 +122,8 @@ _BENCHMARK: TypeAdapter[Benchmark] = TypeAdapter(Annotated[Benchmark, Field(disc
 class Entry(Settings):
     """One benchmark of a study's suite, and what the study changes of it.
 
-    ``path`` reads it from a local file instead of the hub, ``source`` changes any setting of its source; for a benchmark
-    of the harness ``path`` is a folder of task files and ``task`` names one of them.
+    ``path`` reads it from a local file instead of the hub, ``source`` changes any setting of its source; for a
+    benchmark of the harness ``path`` is a folder of task files and ``task`` names one of them.
     """
 
     benchmark: str
