@@ -9,6 +9,7 @@ be read from a local file, say:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from onelayer.settings import PositiveFloat, PositiveInt, Settings
-from onelayer.source_settings import CodeSource, QuestionSource
+from onelayer.source_settings import CodeSource, QuestionSource, Source
 from onelayer.suite.library import changed_source, library
 from onelayer.task_settings import CodeTask, QuestionsTask, SandboxSettings
 
@@ -33,6 +34,7 @@ class _Benchmark(Settings):
 class _Own(_Benchmark):
     """What our own sampling needs; a temperature of null is greedy, one answer a problem."""
 
+    source: Source
     prompt: str = _PROMPT
     samples: PositiveInt = 4
     temperature: PositiveFloat | None = 1.0
@@ -46,6 +48,33 @@ class _Own(_Benchmark):
             )
         return self
 
+    @model_validator(mode="after")
+    def _makes_a_task(self) -> Self:
+        """Say in the task's own words why none could be made of the benchmark."""
+        try:
+            self.task()
+        except ValidationError as error:
+            raise ValueError(error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")) from None
+        return self
+
+    @property
+    def named_source(self) -> Source:
+        """The source, its set named as the benchmark is."""
+        return self.source.model_copy(update={"name": self.name})
+
+    @abstractmethod
+    def task(self) -> QuestionsTask | CodeTask:
+        """The settings of a task whose every split is this benchmark."""
+
+    def _whole(self) -> dict[str, Any]:
+        """A benchmark is one set, asked whole: whatever split one looks at, it is the same."""
+        splits = ("train", "select", "report")
+        return {
+            "sources": dict.fromkeys(splits, self.source),
+            "sizes": dict.fromkeys(splits, "all"),
+            "prompt": self.prompt,
+        }
+
 
 class QuestionsBenchmark(_Own):
     """Questions with an answer, graded as the domain `questions` grades."""
@@ -54,19 +83,9 @@ class QuestionsBenchmark(_Own):
     source: QuestionSource
     grading: Literal["exact", "number", "math", "choice"] = "math"
 
-    @model_validator(mode="after")
-    def _makes_a_task(self) -> Self:
-        _sound(self)
-        return self
-
-    @property
-    def named_source(self) -> QuestionSource:
-        """The source, its set named as the benchmark is."""
-        return self.source.model_copy(update={"name": self.name})
-
     def task(self) -> QuestionsTask:
         """The settings of a task whose every split is this benchmark."""
-        return QuestionsTask(kind="questions", grading=self.grading, **_whole(self.source, self.prompt))
+        return QuestionsTask(kind="questions", grading=self.grading, **self._whole())
 
 
 class CodeBenchmark(_Own):
@@ -77,23 +96,13 @@ class CodeBenchmark(_Own):
     complete_prompt: bool
     sandbox: SandboxSettings = SandboxSettings()
 
-    @model_validator(mode="after")
-    def _makes_a_task(self) -> Self:
-        _sound(self)
-        return self
-
-    @property
-    def named_source(self) -> CodeSource:
-        """The source, its set named as the benchmark is."""
-        return self.source.model_copy(update={"name": self.name})
-
     def task(self) -> CodeTask:
         """The settings of a task whose every split is this benchmark."""
         return CodeTask(
             kind="code",
             complete_prompt=self.complete_prompt,
             sandbox=self.sandbox,
-            **_whole(self.source, self.prompt),
+            **self._whole(),
         )
 
 
@@ -236,17 +245,3 @@ def _known(name: str) -> None:
             f"unknown benchmark {name!r}; expected one of {', '.join(benchmark_names())}, or, for several, one of"
             f" {', '.join(composites())}"
         )
-
-
-def _whole(source: QuestionSource | CodeSource, prompt: str) -> dict[str, Any]:
-    """A benchmark is one set, asked whole: whatever split one looks at, it is the same."""
-    splits = ("train", "select", "report")
-    return {"sources": dict.fromkeys(splits, source), "sizes": dict.fromkeys(splits, "all"), "prompt": prompt}
-
-
-def _sound(benchmark: QuestionsBenchmark | CodeBenchmark) -> None:
-    """Raise ValueError where no task could be made of the benchmark, in the task's own words."""
-    try:
-        benchmark.task()
-    except ValidationError as error:
-        raise ValueError(error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")) from None
