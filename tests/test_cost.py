@@ -17,7 +17,6 @@ from onelayer.adaptation import apply_adaptation
 from onelayer.baseline_settings import LoraRuns
 from onelayer.config import Training, load_study
 from onelayer.cost import (
-    SUITE_PROBLEMS,
     Phase,
     forward_flops,
     rollout_phase,
@@ -35,6 +34,7 @@ from onelayer.model_settings import MicroModel
 from onelayer.model_shape import model_shape
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.shape import Shape
+from onelayer.suite.library import SUITE_PROBLEMS
 
 SHAPE = Shape(layers=4, width=64, intermediate=96, heads=4, kv_heads=2, vocabulary=14, tied=True)
 MODEL = MicroModel(

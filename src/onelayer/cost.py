@@ -20,6 +20,7 @@ from onelayer.lengths import Lengths, mean_line, turns
 from onelayer.model_settings import MicroModel
 from onelayer.shape import Shape
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
+from onelayer.suite.library import SUITE_PROBLEMS
 
 # Bytes that the optimizer step moves for a trained weight: AdamW reads weight, gradient and both moments, and writes
 # the weight and the moments, all float32.
@@ -29,27 +30,6 @@ _OPTIMIZER_BYTES = 28
 _DRAW_BYTES = 64
 # Bytes that the loss moves for each entry of the vocabulary and token: logits, their logarithms and gradients.
 _LOSS_BYTES = 32
-
-
-# Problems of the suite's benchmarks, as their authors publish them (of MBPP its test split, of C-Eval its validation
-# set, of MGSM eleven languages, of LiveCodeBench release v5).
-SUITE_PROBLEMS = {
-    "math500": 500,
-    "gsm8k": 1319,
-    "olympiadbench": 674,
-    "amc": 40,
-    "aime24": 30,
-    "aime25": 30,
-    "minerva": 272,
-    "humaneval-plus": 164,
-    "mbpp": 500,
-    "livecodebench": 880,
-    "gpqa-diamond": 198,
-    "mmlu-pro": 12032,
-    "c-eval": 1346,
-    "ifeval": 541,
-    "mgsm": 2750,
-}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 from onelayer.config import Study
 from onelayer.grid import Run
 from onelayer.model_settings import PretrainedModel
+from onelayer.study_sources import held_out
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
 from onelayer.task_settings import ArithmeticTask, CodeTask, ExpressionsTask, QuestionsTask, ReasoningGymTask
 
@@ -42,13 +43,18 @@ def _changed(settings: Any, **options: Any) -> Payload:
 
 
 def problems_payload(study: Study, source_shas: dict[str, str]) -> Payload:
-    """All that decides a study's problems: the task's settings, the seed, and the content of its files."""
-    return {
+    """All that decides a study's problems: the task's settings, the seed, and the content of its files.
+
+    Where training rows are held against the suite's sets, these too.
+    """
+    payload = {
         "recipe": PROBLEMS_RECIPE,
         "seed": study.seed,
         "task": _changed(study.task),
         "sources": source_shas,
     }
+    against = held_out(study)
+    return payload | ({"held_out": [_changed(source) for source in against]} if against else {})
 
 
 def base_settings(study: Study) -> Payload:
@@ -171,6 +177,6 @@ def suite_settings(study: Study, run: Run, benchmark: Benchmark) -> Payload:
     return payload | _use_settings(study) | backend
 
 
-def suite_payload(study: Study, run: Run, benchmark: Benchmark, weights_sha: str, rows_sha: str | None) -> Payload:
-    """All that decides a run's records on a benchmark; ``rows_sha`` is None where the harness fetches them."""
-    return suite_settings(study, run, benchmark) | {"weights": weights_sha, "rows": rows_sha}
+def suite_payload(study: Study, run: Run, benchmark: Benchmark, weights_sha: str, rows: str | None) -> Payload:
+    """All that decides a run's records on a benchmark; ``rows`` is None where the harness fetches them."""
+    return suite_settings(study, run, benchmark) | {"weights": weights_sha, "rows": rows}

@@ -13,11 +13,14 @@ from onelayer.manifest import read_manifest
 from onelayer.model_settings import MicroModel
 from onelayer.prepare import is_prepared
 from onelayer.records import read_scores
+from onelayer.source_settings import Source
 from onelayer.state import StudyState
-from onelayer.store import HISTORY, prepared_receipt, read_json, run_folder
-from onelayer.task_settings import HouseholdTask, WorldSettings
+from onelayer.store import HISTORY, SPLITS, prepared_receipt, read_json, run_folder
+from onelayer.suite.library import SUITE_PROBLEMS, library
+from onelayer.task_settings import CodeTask, HouseholdTask, QuestionsTask, WorldSettings
 from onelayer.tasks import make_corpus
 from onelayer.tasks.contract import Line
+from onelayer.tasks.sources import count_taken
 
 # What a prompt is supposed to have where nothing says how long it is.
 _PROMPT_TOKENS = 200.0
@@ -34,7 +37,7 @@ class Lengths:
         response: of a response in training; of an episode, of all that follows its first view.
         evaluated: of a response in evaluation.
         source: where the figures come from, in words.
-        problems: how many each split has, where they are prepared.
+        problems: how many each split has, where they are prepared, or can be counted before.
     """
 
     prompt: float
@@ -62,7 +65,7 @@ def expected_lengths(study: Study, response_tokens: float | None = None) -> Leng
             answers; of any other model every response is supposed to reach its limit.
         response_tokens: overrides all of these.
     """
-    found = replace(_measured(study) or _supposed(study), problems=_prepared(study))
+    found = replace(_measured(study) or _supposed(study), problems=_problems(study))
     if response_tokens is None:
         return found
     return replace(
@@ -73,12 +76,35 @@ def expected_lengths(study: Study, response_tokens: float | None = None) -> Leng
     )
 
 
-def _prepared(study: Study) -> dict[str, int]:
-    """How many problems each split has; nothing where they are not prepared."""
-    if not is_prepared(study):
+def _problems(study: Study) -> dict[str, int]:
+    """How many problems each split has, or will have at the most; without a split of which that is not known yet."""
+    if is_prepared(study):
+        receipt = read_json(prepared_receipt(study.name), f"onelayer prepare {study.name}")
+        return {split: int(found["problems"]) for split, found in receipt["splits"].items()}
+    task = study.task
+    if not isinstance(task, (QuestionsTask, CodeTask)):
         return {}
-    receipt = read_json(prepared_receipt(study.name), f"onelayer prepare {study.name}")
-    return {split: int(found["problems"]) for split, found in receipt["splits"].items()}
+    found = {}
+    for split in SPLITS:
+        wanted: int | str = getattr(task.sizes, split)
+        counts = [_rows(one) if wanted == "all" else int(wanted) for one in getattr(task.sources, split)]
+        if None not in counts:
+            found[split] = sum(count for count in counts if count is not None)
+    return found
+
+
+def _rows(source: Source) -> int | None:
+    """How many rows a source gives: counted in a local file, or as a benchmark's authors say; else None."""
+    if source.path is not None:
+        return count_taken(source) if source.path.is_file() else None
+    if source.where or source.shortest or source.longest:
+        return None
+    for name, benchmark in library()["benchmarks"].items():
+        if benchmark["judge"] == source.judge:
+            published = type(source).model_validate({"benchmark": name})
+            if published.origin == source.origin:
+                return SUITE_PROBLEMS[name]
+    return None
 
 
 def _measured(study: Study) -> Lengths | None:

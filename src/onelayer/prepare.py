@@ -22,7 +22,7 @@ from onelayer.store import (
     write_bytes,
     write_json,
 )
-from onelayer.task_settings import source_files
+from onelayer.study_sources import held_out, source_files
 from onelayer.tasks import make_domain
 from onelayer.tasks.contract import Copy, Problem
 
@@ -46,7 +46,7 @@ class Rendered:
 def problems_fingerprint(study: Study) -> str:
     """The digest of all that decides a study's problems. Raises UserError where a source file is missing."""
     shas = {}
-    for path in source_files(study.task):
+    for path in source_files(study):
         if not path.is_file():
             raise UserError(f"{path}: not found; the study {study.name} takes problems from it")
         shas[str(path)] = file_sha256(path)
@@ -121,6 +121,9 @@ def prepare(study: Study) -> dict[str, Rendered]:
     }
     if any(split.sets for split in splits.values()):
         receipt["sources"] = {name: list(splits[name].sets) for name in SPLITS}
+    against = held_out(at_commits)
+    if against:
+        receipt["held_out"] = [{"set": source.set_name, **source.place} for source in against]
     if copies is not None:
         receipt["copies"] = {"rows": copies.count(b"\n"), "sha256": hashlib.sha256(copies).hexdigest()}
     write_json(prepared_receipt(study.name), receipt)

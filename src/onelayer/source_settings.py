@@ -10,8 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from onelayer.settings import Fraction, PositiveInt, Settings, no_repeats
+from onelayer.suite.library import expanded_source
 
-FORMATS = (".jsonl", ".parquet")
+FILES = (".jsonl", ".parquet")
 # How git names a commit. Anything else (a branch, a tag) can move, and is resolved once.
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -41,11 +42,12 @@ class QuestionFields(Settings):
 
     A name with dots reaches into what a field holds (``reward_model.ground_truth``, ``prompt.0.content``).
     ``answer_after`` takes what follows the last such mark in the answer's field, ``answer_boxed`` what its last
-    ``\\boxed{}`` holds.
+    ``\\boxed{}`` holds. ``answers`` says what a list of answers means: any of them is accepted, or all are asked for.
     """
 
     question: FieldName = "question"
     answer: FieldName = "answer"
+    answers: Literal["any", "all"] = "any"
     answer_after: Annotated[str, Field(min_length=1)] | None = None
     answer_boxed: bool = False
     options: Options | None = None
@@ -61,8 +63,14 @@ class QuestionFields(Settings):
 
 
 class CodeFields(Settings):
-    """The fields of a row with a programming problem and its tests."""
+    """The fields of a row with a programming problem and its tests.
 
+    ``format`` says how rows hold their tests (`onelayer.tasks.formats`): ``rows`` as ``tests``, ``entry_point`` and
+    ``setup`` name them, ``evalplus`` with those of numpy's functions that the sandbox lacks, ``livecodebench`` and
+    ``deepcoder`` in fields and forms of their own.
+    """
+
+    format: Literal["rows", "evalplus", "livecodebench", "deepcoder"] = "rows"
     question: FieldName = "prompt"
     tests: FieldName = "test"
     entry_point: FieldName | None = "entry_point"
@@ -70,9 +78,13 @@ class CodeFields(Settings):
 
 
 class Source(Settings):
-    """One set of rows: a JSON Lines or Parquet file, or a split of a data set on the hub; and which rows are taken.
+    """One set of rows: a JSON Lines or Parquet file, or a data set of the hub; and which rows are taken.
+
+    ``{benchmark: NAME}`` is the source of a benchmark of the suite, with what else the mapping says in its place.
 
     Attributes:
+        files: of a data set of the hub, the JSON Lines or Parquet files to read, in place of its subset and split: a
+            set that comes with a loading script has no other form.
         name: what the set is called in problems' ids and reports; else after the file or the data set.
         where: for each field, the values that a row may have.
         shortest: the fewest characters that a question may have.
@@ -80,12 +92,15 @@ class Source(Settings):
         unusable: whether a row of which no problem can be made ends the preparation, or is left out and counted.
     """
 
+    judge: ClassVar[str]
+
     question: FieldName = "question"
     path: Path | None = None
     hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = None
     revision: Annotated[str, Field(min_length=1)] | None = None
     subset: Annotated[str, Field(min_length=1)] | None = None
     split: Annotated[str, Field(min_length=1)] | None = None
+    files: tuple[Annotated[str, Field(pattern=r"\.(jsonl|parquet)$")], ...] = ()
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")] | None = None
     where: dict[FieldName, Annotated[tuple[Scalar, ...], Field(min_length=1), BeforeValidator(_listed)]] = Field(
         default_factory=dict
@@ -94,21 +109,31 @@ class Source(Settings):
     longest: PositiveInt | None = None
     unusable: Literal["stop", "drop"] = "stop"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_benchmark(cls, content: Any) -> Any:
+        """Put a benchmark's own source in the place of its name."""
+        if isinstance(content, dict) and "benchmark" in content:
+            return expanded_source(content, cls.judge)
+        return content
+
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.path is None) == (self.hub is None):
             raise ValueError(f"expected path or hub, found {'neither' if self.path is None else 'both'}")
         if self.path is not None:
-            if self.path.suffix not in FORMATS:
-                raise ValueError(f"path must end in {' or '.join(FORMATS)}, found {str(self.path)!r}")
-            for key in ("revision", "subset", "split"):
-                if getattr(self, key) is not None:
+            if self.path.suffix not in FILES:
+                raise ValueError(f"path must end in {' or '.join(FILES)}, found {str(self.path)!r}")
+            for key in ("revision", "subset", "split", "files"):
+                if getattr(self, key):
                     raise ValueError(f"{key} belongs to a data set of the hub, found path {str(self.path)!r}")
-        elif self.revision is None or self.split is None:
+        elif self.revision is None or (self.split is None and not self.files):
             raise ValueError(
-                "a data set of the hub needs revision (a commit, tag or branch) and split, found no"
+                "a data set of the hub needs revision (a commit, tag or branch) and split (or files), found no"
                 f" {'revision' if self.revision is None else 'split'} for {self.hub}"
             )
+        elif self.files and (self.split or self.subset):
+            raise ValueError(f"files stand in place of subset and split, found both for {self.hub}")
         if self.shortest and self.longest and self.shortest > self.longest:
             raise ValueError(f"shortest {self.shortest} must not exceed longest, found {self.longest}")
         return self
@@ -126,7 +151,15 @@ class Source(Settings):
         if self.path is not None:
             return str(self.path)
         subset = f", {self.subset}" if self.subset is not None else ""
-        return f"{self.hub}@{self.revision} ({self.split}{subset})"
+        return f"{self.hub}@{self.revision} ({', '.join(self.files) or f'{self.split}{subset}'})"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the rows lie, for a receipt; of the hub's, the revision is by then a commit."""
+        if self.path is not None:
+            return {"path": str(self.path)}
+        files = {"files": list(self.files)} if self.files else {"subset": self.subset, "split": self.split}
+        return {"hub": self.hub, "commit": self.revision, **files}
 
     @property
     def is_pinned(self) -> bool:
@@ -135,11 +168,15 @@ class Source(Settings):
 
 
 class QuestionSource(QuestionFields, Source):
-    """A set of questions; what it does not say of its fields, the task says."""
+    """A set of questions; what it does not say of its fields, the task says, but of a benchmark's."""
+
+    judge: ClassVar[str] = "questions"
 
 
 class CodeSource(CodeFields, Source):
-    """A set of programming problems; what it does not say of its fields, the task says."""
+    """A set of programming problems; what it does not say of its fields, the task says, but of a benchmark's."""
+
+    judge: ClassVar[str] = "code"
 
 
 def _as_source(value: Any) -> Any:
@@ -223,12 +260,14 @@ class RowsTask(Settings):
     @model_validator(mode="before")
     @classmethod
     def _fields_of_sources(cls, content: Any) -> Any:
-        """Give each source the task's own fields where it names none."""
+        """Give each source the task's own fields where it names none; a benchmark has all of its own."""
         if not isinstance(content, dict) or not isinstance(content.get("sources"), dict):
             return content
         shared = {key: content[key] for key in cls.fields_of_rows if key in content}
         sources = {
-            split: tuple(shared | one if isinstance(one, dict) else one for one in _as_sources(value))
+            split: tuple(
+                shared | one if isinstance(one, dict) and "benchmark" not in one else one for one in _as_sources(value)
+            )
             for split, value in content["sources"].items()
         }
         return {**content, "sources": sources}

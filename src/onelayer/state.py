@@ -20,7 +20,6 @@ from onelayer.fingerprint import (
 from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
-from onelayer.source_commits import takes_from_hub
 from onelayer.store import (
     SPLITS,
     file_sha256,
@@ -30,6 +29,7 @@ from onelayer.store import (
     read_json,
     run_folder,
 )
+from onelayer.study_sources import takes_from_hub
 
 
 @dataclass(frozen=True)

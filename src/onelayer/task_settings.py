@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from onelayer.settings import Fraction, PositiveFloat, PositiveInt, Settings, no_repeats
 from onelayer.source_settings import (
     CodeFields,
+    CodeSource,
     CodeSources,
     QuestionFields,
     QuestionSource,
@@ -76,6 +77,10 @@ class QuestionsTask(QuestionFields, RowsTask):
                 )
             if source.options is not None and self.grading == "number":
                 raise ValueError(f"grading number compares numbers, found options in sources.{where}: use exact")
+            if source.answers == "all" and self.grading in ("number", "choice"):
+                raise ValueError(
+                    f"grading {self.grading} compares one answer, found answers: all in sources.{where}: use math"
+                )
         return self
 
 
@@ -89,6 +94,17 @@ class CodeTask(CodeFields, RowsTask):
     prompt: str = "{question}"
     complete_prompt: bool = True
     sandbox: SandboxSettings = SandboxSettings()
+
+    @model_validator(mode="after")
+    def _programs_are_whole(self) -> Self:
+        for where, source in self.sources.named():
+            assert isinstance(source, CodeSource)
+            if source.format in ("livecodebench", "deepcoder") and self.complete_prompt:
+                raise ValueError(
+                    f"complete_prompt must be false where questions are no code, found true and format {source.format}"
+                    f" in sources.{where}"
+                )
+        return self
 
 
 class ReasoningGymTask(Settings):
@@ -190,10 +206,3 @@ TaskSettings: TypeAlias = (
 # The domains by what they can do: teach a micro model, and play episodes.
 WITH_CORPUS = ("arithmetic", "expressions", "household")
 WORLDS = ("household", "textworld-express", "scienceworld", "alfworld")
-
-
-def source_files(task: TaskSettings) -> tuple[Path, ...]:
-    """The user's own files that a domain's problems come from."""
-    if not isinstance(task, (QuestionsTask, CodeTask)):
-        return ()
-    return tuple(dict.fromkeys(source.path for _, source in task.sources.named() if source.path is not None))

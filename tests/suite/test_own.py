@@ -11,8 +11,7 @@ import pytest
 
 from conftest import ROOT, TINY, deep_copy
 from onelayer.config import Study
-from onelayer.errors import UserError
-from onelayer.suite.own import benchmark_problems, source_file
+from onelayer.suite.own import benchmark_problems
 from onelayer.tasks.contract import Problem, Task
 
 DATA = ROOT.parent / "shared/data"
@@ -22,7 +21,7 @@ def problems_of(entry: dict[str, Any] | str) -> tuple[tuple[Problem, ...], Task]
     settings = deep_copy(TINY)
     settings["evaluation"]["suite"] = [entry]
     study = Study(name="tiny", **settings)
-    return benchmark_problems(study.suite[0], study)  # type: ignore[arg-type]
+    return benchmark_problems(study.suite[0], study.seed)  # type: ignore[arg-type]
 
 
 def published(name: str) -> Path:
@@ -69,11 +68,3 @@ def test_mbpp() -> None:
         assert problem.prompt.startswith("Write a Python program. ")
         assert task.grade(problem, f"```python\n{code}\n```").correct, problem.id
         assert not task.grade(problem, "```python\npass\n```").correct
-
-
-def test_a_set_of_the_hub_without_a_local_copy() -> None:
-    settings = deep_copy(TINY)
-    settings["evaluation"]["suite"] = ["math500"]
-    study = Study(name="tiny", **settings)
-    with pytest.raises(UserError, match="HuggingFaceH4/MATH-500: expected a local copy; name it with"):
-        source_file(study.suite[0])  # type: ignore[arg-type]

@@ -186,7 +186,7 @@ class TestRefusals:
         assert "gsm8k: nowhere.jsonl: not found" in self.refused([AMC, {"benchmark": "gsm8k", "path": "nowhere.jsonl"}])
         path = Path("data/sources/gsm8k.jsonl")
         for text, expected in (
-            ("", "expected the rows of gsm8k, found none"),
+            ("", "gsm8k.jsonl: expected rows, found none"),
             ('{"question": "1#2="}\n', "row 1: expected a value in 'answer'"),
             ('{"question": "1#2=", "answer": "2"}\n', "row 1: expected '####' in 'answer'"),
             ("[]\n", "row 1: expected a JSON object, found list"),

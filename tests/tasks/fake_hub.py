@@ -1,16 +1,24 @@
-"""A data set hub on this machine: the answers that `huggingface_hub` and `datasets` ask for, from files in memory."""
+"""A data set hub on this machine, from files in memory, and commands in a process of their own that ask it."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pyarrow
+import pyarrow.parquet
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -106,3 +114,50 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer, row_group_size=7)
+    return buffer.getvalue()
+
+
+def json_lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left: its exit code, and what it printed."""
+
+    code: int
+    out: str
+    error: str
+
+
+_COMMANDS = """
+import contextlib, io, json, sys
+from onelayer.cli import main
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["onelayer", *command.split()]
+    out, error, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code or 0
+    print(json.dumps([code, out.getvalue(), error.getvalue()]), flush=True)
+"""
+
+
+def run(*commands: str, hub: FakeHub | None = None, **environment: str) -> list[Done]:
+    """Commands in one process of their own, for which the hub is ours, or nowhere."""
+    found = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    found |= {"HF_HOME": str(Path("hf").absolute()), "HF_ENDPOINT": hub.url if hub else "http://127.0.0.1:9"}
+    process = subprocess.run(
+        [sys.executable, "-c", _COMMANDS, json.dumps(commands)],
+        env=found | {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **environment},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    return [Done(*json.loads(line)) for line in process.stdout.splitlines()]

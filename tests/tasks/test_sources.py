@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
-from fake_hub import COMMIT, FakeHub, serving
+from fake_hub import COMMIT, FakeHub, json_lines, parquet, run, serving
 
 from conftest import TINY, deep_copy, write_study
 from onelayer.config import load_study
@@ -26,16 +22,6 @@ from onelayer.tasks.sources import field_of, rows_of
 
 SMALL = {"train": 2, "select": 2, "report": 2}
 ROWS = [{"question": f"What is {i} and one?", "answer": str(i + 1), "level": i % 5} for i in range(30)]
-
-
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer, row_group_size=7)
-    return buffer.getvalue()
-
-
-def json_lines(rows: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def source(path: Path, **more: Any) -> QuestionSource:
@@ -148,43 +134,6 @@ def test_a_source_takes_the_tasks_fields_and_may_differ() -> None:
 
 def from_hub(**more: Any) -> dict[str, Any]:
     return {"hub": "org/Rows", "revision": "main", "subset": "main", "split": "test", **more}
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left: its exit code, and what it printed."""
-
-    code: int
-    out: str
-    error: str
-
-
-_COMMANDS = """
-import contextlib, io, json, sys
-from onelayer.cli import main
-for command in json.loads(sys.argv[1]):
-    sys.argv = ["onelayer", *command.split()]
-    out, error, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        try:
-            main()
-        except SystemExit as left:
-            code = left.code or 0
-    print(json.dumps([code, out.getvalue(), error.getvalue()]), flush=True)
-"""
-
-
-def run(*commands: str, hub: FakeHub | None = None, **environment: str) -> list[Done]:
-    """Commands in one process of their own, for which the hub is ours, or nowhere."""
-    found = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-    found |= {"HF_HOME": str(Path("hf").absolute()), "HF_ENDPOINT": hub.url if hub else "http://127.0.0.1:9"}
-    process = subprocess.run(
-        [sys.executable, "-c", _COMMANDS, json.dumps(commands)],
-        env=found | {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **environment},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    return [Done(*json.loads(line)) for line in process.stdout.splitlines()]
 
 
 @pytest.fixture

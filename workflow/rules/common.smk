@@ -6,7 +6,7 @@ from onelayer.errors import UserError
 from onelayer.phases import verify
 from onelayer.store import learning_rate_file
 from onelayer.suite.standing import local_rows, scored_jobs
-from onelayer.task_settings import source_files
+from onelayer.study_sources import source_files
 
 
 def refuse(error):

@@ -9,48 +9,21 @@ be read from a local file, say:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from onelayer.settings import PositiveFloat, PositiveInt, Settings
-from onelayer.task_settings import SandboxSettings
+from onelayer.source_settings import CodeSource, QuestionSource, Source
+from onelayer.suite.library import changed_source, library
+from onelayer.task_settings import CodeTask, QuestionsTask, SandboxSettings
 
 Category: TypeAlias = Literal["math", "code", "reasoning", "language"]
 # A solution for a base model and an instructed one alike; the wording is that of Qwen2.5-Math's evaluation.
 _PROMPT = "{question}\nPlease reason step by step, and put your final answer within \\boxed{}.\n"
-
-
-class Source(Settings):
-    """Where a benchmark's rows come from, and what its fields hold.
-
-    ``format`` says how a row becomes one of ours: ``rows`` as it is; ``evalplus`` and ``livecodebench`` by
-    `onelayer.suite.formats`.
-    """
-
-    hub: str | None = None
-    revision: str | None = None
-    subset: str | None = None
-    split: str | None = None
-    path: Path | None = None
-    format: Literal["rows", "evalplus", "livecodebench"] = "rows"
-    question: str
-    answer: str | None = None
-    answer_after: str | None = None
-    tests: str | None = None
-    entry_point: str | None = None
-    setup: str | None = None
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.hub is None) == (self.path is None):
-            raise ValueError(f"expected either hub or path, found {'neither' if self.hub is None else 'both'}")
-        return self
 
 
 class _Benchmark(Settings):
@@ -69,28 +42,68 @@ class _Own(_Benchmark):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if "{question}" not in self.prompt:
-            raise ValueError(f"prompt must contain {{question}}, found {self.prompt!r}")
         if self.temperature is None and self.samples != 1:
             raise ValueError(
                 f"greedy answers (temperature null) are all alike: expected samples 1, found {self.samples}"
             )
         return self
 
+    @model_validator(mode="after")
+    def _makes_a_task(self) -> Self:
+        """Say in the task's own words why none could be made of the benchmark."""
+        try:
+            self.task()
+        except ValidationError as error:
+            raise ValueError(error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")) from None
+        return self
+
+    @property
+    def named_source(self) -> Source:
+        """The source, its set named as the benchmark is."""
+        return self.source.model_copy(update={"name": self.name})
+
+    @abstractmethod
+    def task(self) -> QuestionsTask | CodeTask:
+        """The settings of a task whose every split is this benchmark."""
+
+    def _whole(self) -> dict[str, Any]:
+        """A benchmark is one set, asked whole: whatever split one looks at, it is the same."""
+        splits = ("train", "select", "report")
+        return {
+            "sources": dict.fromkeys(splits, self.source),
+            "sizes": dict.fromkeys(splits, "all"),
+            "prompt": self.prompt,
+        }
+
 
 class QuestionsBenchmark(_Own):
     """Questions with an answer, graded as the domain `questions` grades."""
 
     judge: Literal["questions"]
+    source: QuestionSource
     grading: Literal["exact", "number", "math", "choice"] = "math"
+
+    def task(self) -> QuestionsTask:
+        """The settings of a task whose every split is this benchmark."""
+        return QuestionsTask(kind="questions", grading=self.grading, **self._whole())
 
 
 class CodeBenchmark(_Own):
     """Programs judged on tests in the sandbox, as the domain `code` does."""
 
     judge: Literal["code"]
+    source: CodeSource
     complete_prompt: bool
     sandbox: SandboxSettings = SandboxSettings()
+
+    def task(self) -> CodeTask:
+        """The settings of a task whose every split is this benchmark."""
+        return CodeTask(
+            kind="code",
+            complete_prompt=self.complete_prompt,
+            sandbox=self.sandbox,
+            **self._whole(),
+        )
 
 
 class HarnessBenchmark(_Benchmark):
@@ -118,8 +131,8 @@ _BENCHMARK: TypeAdapter[Benchmark] = TypeAdapter(Annotated[Benchmark, Field(disc
 class Entry(Settings):
     """One benchmark of a study's suite, and what the study changes of it.
 
-    ``path`` reads it from a local file instead of the hub, ``source`` changes fields too; for a benchmark of the
-    harness ``path`` is a folder of task files and ``task`` names one of them.
+    ``path`` reads it from a local file instead of the hub, ``source`` changes any setting of its source; for a
+    benchmark of the harness ``path`` is a folder of task files and ``task`` names one of them.
     """
 
     benchmark: str
@@ -151,7 +164,7 @@ class Entry(Settings):
 
     def resolved(self) -> Benchmark:
         """The benchmark with what the study changes. Raises ValueError (pydantic's) for what does not fit it."""
-        settings = dict(_library()["benchmarks"][self.benchmark])
+        settings = dict(library()["benchmarks"][self.benchmark])
         changes = self.model_dump(exclude_unset=True, exclude={"benchmark", "path", "source"})
         if settings["judge"] == "harness":
             if self.source is not None:
@@ -161,28 +174,24 @@ class Entry(Settings):
             if self.path is not None:
                 changes["path"] = self.path
         elif self.path is not None or self.source is not None:
-            place = {"path": self.path} if self.path is not None else {}
-            changed = {**(self.source or {}), **place}
-            if changed.get("path") is not None:
-                elsewhere = ("hub", "revision", "subset", "split")
-                settings["source"] = {key: value for key, value in settings["source"].items() if key not in elsewhere}
-            settings["source"] = {**settings["source"], **changed}
+            place = {} if self.path is None else {"path": self.path}
+            settings["source"] = changed_source(settings["source"], {**(self.source or {}), **place})
         return _BENCHMARK.validate_python({**settings, **changes, "name": self.benchmark})
 
 
 def composites() -> dict[str, tuple[str, ...]]:
     """What each composite is the mean of, in an order in which parts come first."""
-    return {name: tuple(parts) for name, parts in _library()["composites"].items()}
+    return {name: tuple(parts) for name, parts in library()["composites"].items()}
 
 
 def benchmark_names() -> tuple[str, ...]:
     """Every benchmark there is."""
-    return tuple(_library()["benchmarks"])
+    return tuple(library()["benchmarks"])
 
 
 def category_of(name: str) -> Category:
     """The category of a benchmark."""
-    category: Category = _library()["benchmarks"][name]["category"]
+    category: Category = library()["benchmarks"][name]["category"]
     return category
 
 
@@ -231,15 +240,8 @@ Suite: TypeAlias = Annotated[tuple[Entry, ...], BeforeValidator(expanded)]
 
 
 def _known(name: str) -> None:
-    if name not in _library()["benchmarks"] and name not in composites():
+    if name not in library()["benchmarks"] and name not in composites():
         raise ValueError(
             f"unknown benchmark {name!r}; expected one of {', '.join(benchmark_names())}, or, for several, one of"
             f" {', '.join(composites())}"
         )
-
-
-@cache
-def _library() -> dict[str, Any]:
-    text = resources.files("onelayer.suite").joinpath("benchmarks.yaml").read_text(encoding="utf-8")
-    library: dict[str, Any] = yaml.safe_load(text)
-    return library

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, cast
 
 from onelayer.config import Study
 from onelayer.errors import UserError
@@ -18,6 +18,7 @@ from onelayer.grid import Run
 from onelayer.manifest import Meter, write_manifest
 from onelayer.records import write_records
 from onelayer.rl.vllm_backend import VllmSampler, check_vllm
+from onelayer.source_commits import settle
 from onelayer.state import StudyState
 from onelayer.store import suite_folder
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark, OwnBenchmark, QuestionsBenchmark
@@ -36,6 +37,7 @@ def score_run(study: Study, run: Run) -> None:
     Every benchmark's rows are read before the first is sampled. Raises UserError where the run is not trained, rows
     cannot be used, the harness is not installed, or the disk is full.
     """
+    at_commits = settle(study)
     state = SuiteState(study, StudyState(study, thorough=True))
     missing: dict[str, tuple[Benchmark, Payload]] = {}
     for benchmark in study.suite:
@@ -44,12 +46,13 @@ def score_run(study: Study, run: Run) -> None:
             if isinstance(expected, str):
                 raise UserError(f"{study.name}/{run.name}: {benchmark.name}: {expected}")
             missing[benchmark.name] = benchmark, expected
+    read_from = {benchmark.name: benchmark for benchmark in at_commits.suite}
     own: dict[str, _Own] = {}
     for name, (benchmark, _) in missing.items():
         if isinstance(benchmark, HarnessBenchmark):
             check_harness(benchmark)
         else:
-            own[name] = benchmark_problems(benchmark, study)
+            own[name] = benchmark_problems(cast(OwnBenchmark, read_from[name]), study.seed)
     if own and study.generation.backend == "vllm":
         check_vllm(study.name)
     sampler = None

@@ -14,7 +14,7 @@ from onelayer.state import Standing, StudyState
 from onelayer.store import read_json, run_folder, suite_folder, suite_scores_file
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
 from onelayer.suite.harness import task_files, task_files_sha
-from onelayer.suite.own import rows_sha
+from onelayer.suite.own import rows_identity
 
 
 def scored_runs(study: Study) -> tuple[Run, ...]:
@@ -57,12 +57,14 @@ class SuiteState:
 
     @cached_property
     def _rows(self) -> dict[str, str | UserError | None]:
-        """The content hash of each benchmark's rows, or why they cannot be read."""
+        """What names each benchmark's rows for good, or why that is not known."""
         found: dict[str, str | UserError | None] = {}
         for benchmark in self._study.suite:
             try:
                 found[benchmark.name] = (
-                    task_files_sha(benchmark) if isinstance(benchmark, HarnessBenchmark) else rows_sha(benchmark)
+                    task_files_sha(benchmark)
+                    if isinstance(benchmark, HarnessBenchmark)
+                    else rows_identity(benchmark, self._study)
                 )
             except UserError as error:
                 found[benchmark.name] = error

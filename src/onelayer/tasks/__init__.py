@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onelayer.config import Study
+from onelayer.study_sources import held_out
 from onelayer.task_settings import (
     AlfworldTask,
     ArithmeticTask,
@@ -32,9 +33,9 @@ def make_domain(study: Study) -> Domain:
         case ArithmeticTask():
             return Arithmetic(study.task, study.seed)
         case QuestionsTask():
-            return Questions(study.task, study.seed)
+            return Questions(study.task, study.seed, held_out(study))
         case CodeTask():
-            return Code(study.task, study.seed)
+            return Code(study.task, study.seed, held_out(study))
         case ReasoningGymTask():
             return ReasoningGym(study.task, study.seed)
         case ExpressionsTask():

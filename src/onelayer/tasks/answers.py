@@ -26,13 +26,16 @@ def plain_text(value: Any) -> str:
 
 
 def read_answers(row: Row, fields: QuestionFields, where: str) -> tuple[str, ...]:
-    """Every accepted answer of a row without options. Raises UserError where there is none."""
+    """Every accepted answer of a row without options; where all of a list are asked for, they are one answer.
+
+    Raises UserError where there is none.
+    """
     value = value_of(row, fields.answer, where)
     parts = value if isinstance(value, list) else [value]
     answers = tuple(dict.fromkeys(_within(plain_text(part), fields, where) for part in parts if part is not None))
     if not answers or not all(answers):
         raise UserError(f"{where}: expected an answer in {fields.answer!r}, found {str(value)[-60:]!r}")
-    return answers
+    return (", ".join(answers),) if fields.answers == "all" else answers
 
 
 def read_options(row: Row, fields: QuestionFields, options: Options, seed: int, where: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from onelayer.errors import UserError
@@ -56,12 +57,25 @@ def load_split(source: Source) -> Any:
     return loaded
 
 
+def load_file(source: Source, name: str) -> Path:
+    """A file of a source whose revision is a commit, on this machine.
+
+    Raises UserError where the hub cannot be reached, refuses, or has no such data set, revision or file.
+    """
+    from huggingface_hub import hf_hub_download
+
+    assert source.is_pinned
+    with _understood(source, name):
+        return Path(hf_hub_download(str(source.hub), name, repo_type="dataset", revision=source.revision))
+
+
 @contextmanager
-def _understood(source: Source) -> Iterator[None]:
-    """Turn what can go wrong with the hub into one message."""
+def _understood(source: Source, file: str = "") -> Iterator[None]:
+    """Turn what can go wrong with the hub, on the way to a file where one is named, into one message."""
     import httpx2
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.errors import (
+        EntryNotFoundError,
         GatedRepoError,
         HfHubHTTPError,
         LocalEntryNotFoundError,
@@ -87,8 +101,17 @@ def _understood(source: Source) -> Iterator[None]:
             f"{source.origin}: the hub cannot be reached ({_first_line(error)}); rows that were fetched before are"
             " taken from the cache with HF_HUB_OFFLINE=1"
         ) from None
+    except EntryNotFoundError:
+        raise UserError(f"{source.origin}: {source.hub} has no file {file!r}") from None
     except HfHubHTTPError as error:
         raise UserError(f"{source.origin}: the hub answered: {_first_line(error)}") from None
+    except RuntimeError as error:
+        if "scripts are no longer supported" not in str(error):
+            raise
+        raise UserError(
+            f"{source.origin}: {source.hub} comes with a loading script, which is not run: name its JSON Lines or"
+            " Parquet files (files: [...]) in place of subset and split"
+        ) from None
     except ValueError as error:
         # `datasets` says so of a subset or split that there is not, and lists those there are.
         raise UserError(f"{source.origin}: {' '.join(str(error).split())}") from None

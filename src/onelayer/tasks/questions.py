@@ -26,7 +26,7 @@ class Questions:
 
     def splits(self) -> dict[str, Split]:
         """Draw the splits. Raises UserError, naming the file and row, for what cannot be used."""
-        return draw_splits_from_rows(self.settings, self.seed, self._problem, self.against)
+        return draw_splits_from_rows(self.settings, self.seed, self.problem, self.against)
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Compare text exactly, the final number, the option's letter, or the answer as mathematics.
@@ -59,7 +59,8 @@ class Questions:
         """An answer whose comparison had to be killed is wrong; nothing but mathematics can take so long."""
         return Grade(False, None, "timeout") if self.settings.grading == "math" else None
 
-    def _problem(self, row: Row, source: QuestionSource, where: str) -> Problem:
+    def problem(self, row: Row, source: QuestionSource, where: str) -> Problem:
+        """The problem of a row, without an id. Raises UserError, naming the row, where none can be made of it."""
         parts = {"question": plain_question(row, source, where)}
         if source.options is not None:
             parts["options"], answer = read_options(row, source, source.options, self.seed, where)

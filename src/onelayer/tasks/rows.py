@@ -59,11 +59,47 @@ def draw_splits_from_rows(task: RowsTask, seed: int, make: Make, against: Sequen
         seed: the study's; it orders the rows.
         make: the problem of a row, from the row, its source and ``set: row N``; raises UserError where it cannot be
             made. The id is set here.
-        against: further evaluation sets that training rows must not copy.
+        against: further evaluation sets, no question of which training rows may copy, whatever else is drawn of them.
 
     Raises UserError where rows cannot be read or used, or where there are too few.
     """
     return _Drawing(task, seed, make, against).splits()
+
+
+def usable_rows(source: Source, make: Make, taken: Filter) -> Iterator[tuple[int, Row, Problem]]:
+    """(number, row, problem) of each row that the source's filters take and of which a problem can be made.
+
+    Raises UserError where a row cannot be read, or cannot be used and the source says that this ends the work.
+    """
+    for number, row in rows_of(source):
+        where = f"{source.origin}: row {number}"
+        if not taken.takes(row, where):
+            continue
+        try:
+            if not taken.takes_question(plain_question(row, source, where)):
+                continue
+            problem = make(row, source, where)
+        except UserError as error:
+            if source.unusable == "stop":
+                raise
+            taken.refuse(str(error))
+            continue
+        yield number, row, problem
+
+
+def every_problem(source: Source, make: Make) -> tuple[Problem, ...]:
+    """Every row that a source takes as a problem, in its order; ids begin with the set's name.
+
+    Raises UserError where rows cannot be read or used, or none is left.
+    """
+    taken = Filter(source)
+    problems = tuple(
+        Problem(f"{source.set_name}:{number}", problem.prompt, problem.answer)
+        for number, _, problem in usable_rows(source, make, taken)
+    )
+    if not problems:
+        raise UserError(f"{source.origin}: expected rows to ask, found none of {taken.rows} ({taken.described()})")
+    return problems
 
 
 def asked_of(row: Row, source: Source, seed: int, where: str) -> str:
@@ -129,28 +165,16 @@ class _Drawing:
     def _scanned(self, source: Source) -> _Scan:
         taken = Filter(source)
         candidates = []
-        rows = 0
-        for number, row in rows_of(source):
-            rows += 1
-            where = f"{source.origin}: row {number}"
-            if not taken.takes(row, where):
-                continue
-            try:
-                asked = asked_of(row, source, self._seed, where)
-                if not taken.takes_question(plain_question(row, source, where)):
-                    continue
-                self._make(row, source, where)
-            except UserError as error:
-                if source.unusable == "stop":
-                    raise
-                taken.refuse(str(error))
-                continue
+        for number, row, _ in usable_rows(source, self._make, taken):
+            asked = asked_of(row, source, self._seed, f"{source.origin}: row {number}")
             digest = hashlib.sha256(" ".join(asked.lower().split()).encode()).digest()[:16]
             candidates.append(_Candidate(number, derive_seed(self._seed, "row", asked), digest))
         if not candidates:
-            raise UserError(f"{source.origin}: expected rows to draw from, found none of {rows} ({taken.described()})")
+            raise UserError(
+                f"{source.origin}: expected rows to draw from, found none of {taken.rows} ({taken.described()})"
+            )
         candidates.sort(key=lambda candidate: candidate.order)
-        return _Scan(tuple(candidates), rows, taken.dropped)
+        return _Scan(tuple(candidates), taken.rows, taken.dropped)
 
     def _choose(
         self, split: str, source: Source, scan: _Scan, copies: Collection[int]
@@ -192,12 +216,16 @@ class _Drawing:
         questions = EvaluationQuestions(self._task.decontamination)
         shared = {source.origin for source in self._task.sources.train}
         seen = set()
-        for source in (*self._task.sources.report, *self._task.sources.select, *self._against):
-            key = source.model_dump_json()
+        own = (*self._task.sources.report, *self._task.sources.select)
+        for source, whole in (
+            *((one, one.origin not in shared) for one in own),
+            *((one, True) for one in self._against),
+        ):
+            key = source.model_dump_json(), whole
             if key in seen:
                 continue
             seen.add(key)
-            for number, asked in self._asked(source, whole=source.origin not in shared):
+            for number, asked in self._asked(source, whole):
                 questions.add(source.set_name, f"{source.set_name}:{number}", asked)
         return questions
 
@@ -227,9 +255,5 @@ class _Drawing:
 
 def _described(source: Source, scan: _Scan, left_out: Counter[str]) -> dict[str, Any]:
     """A set, for the receipt."""
-    place: dict[str, Any] = (
-        {"path": str(source.path)}
-        if source.path is not None
-        else {"hub": source.hub, "commit": source.revision, "subset": source.subset, "split": source.split}
-    )
-    return {"set": source.set_name, **place, "rows": scan.rows, "dropped": {k: n for k, n in left_out.items() if n}}
+    dropped = {why: count for why, count in left_out.items() if count}
+    return {"set": source.set_name, **source.place, "rows": scan.rows, "dropped": dropped}

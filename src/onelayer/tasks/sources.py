@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from onelayer.errors import UserError
 from onelayer.source_settings import Source
-from onelayer.tasks.hub import load_split
+from onelayer.tasks.hub import load_file, load_split
 
 Row: TypeAlias = dict[str, Any]
 
@@ -29,12 +29,12 @@ def rows_of(source: Source, numbers: Collection[int] | None = None) -> Iterator[
 
     Raises UserError where the rows cannot be read or, where every one is asked for, there are none.
     """
-    if source.hub is not None:
-        rows = _hub_rows(source, numbers)
+    if source.path is not None:
+        rows = _file_rows(source.path, str(source.path), numbers)
+    elif source.files:
+        rows = _hub_file_rows(source, numbers)
     else:
-        assert source.path is not None
-        read = _json_rows if source.path.suffix == ".jsonl" else _parquet_rows
-        rows = read(source.path, numbers)
+        rows = _hub_rows(source, numbers)
     found = numbers is not None
     for number, row in rows:
         found = True
@@ -43,17 +43,38 @@ def rows_of(source: Source, numbers: Collection[int] | None = None) -> Iterator[
         raise UserError(f"{source.origin}: expected rows, found none")
 
 
+def length_of(source: Source) -> int:
+    """How many rows a source holds, whatever its filters take. Raises UserError where they cannot be had."""
+    if source.path is not None:
+        return _length(source.path)
+    if source.files:
+        return sum(_length(load_file(source, name)) for name in source.files)
+    return len(load_split(source))
+
+
+def count_taken(source: Source) -> int:
+    """How many rows a source's filters take. Raises UserError where they cannot be read."""
+    taken = Filter(source)
+    count = 0
+    for number, row in rows_of(source):
+        where = f"{source.origin}: row {number}"
+        count += taken.takes(row, where) and taken.takes_question(str(field_of(row, source.question, where)).strip())
+    return count
+
+
 class Filter:
     """Which rows of a source are taken, and a count of those that are not, by reason."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.rows = 0
         self.dropped: Counter[str] = Counter()
         self._seen: dict[str, set[str]] = {}
         self._first_refused = ""
 
     def takes(self, row: Row, where: str) -> bool:
         """Tell whether a row is taken. Raises UserError where a field is missing that decides it."""
+        self.rows += 1
         source = self._source
         for field, values in source.where.items():
             found = field_of(row, field, where)
@@ -120,15 +141,41 @@ def _hub_rows(source: Source, numbers: Collection[int] | None) -> Iterator[tuple
         yield from zip(ordered, rows.select([number - 1 for number in ordered]), strict=True)
 
 
-def _json_rows(path: Path, numbers: Collection[int] | None) -> Iterator[tuple[int, Row]]:
+def _hub_file_rows(source: Source, numbers: Collection[int] | None) -> Iterator[tuple[int, Row]]:
+    """The rows of several files, numbered on from one file to the next."""
+    before = 0
+    for name in source.files:
+        path = load_file(source, name)
+        wanted = None if numbers is None else {number - before for number in numbers}
+        for number, row in _file_rows(path, f"{source.origin}: {name}", wanted):
+            yield before + number, row
+        before += _length(path)
+
+
+def _length(path: Path) -> int:
+    """How many rows a file has room for: lines, or a Parquet file's rows."""
+    import pyarrow.parquet
+
+    if path.suffix == ".parquet":
+        return int(pyarrow.parquet.read_metadata(path).num_rows)
+    with path.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
+def _file_rows(path: Path, name: str, numbers: Collection[int] | None) -> Iterator[tuple[int, Row]]:
+    """The rows of a file, which messages call by its name."""
+    return (_json_rows if path.suffix == ".jsonl" else _parquet_rows)(path, name, numbers)
+
+
+def _json_rows(path: Path, name: str, numbers: Collection[int] | None) -> Iterator[tuple[int, Row]]:
     try:
         # Only "\n" ends a row: a question may hold any other separator of lines.
         with path.open(encoding="utf-8", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip() and (numbers is None or number in numbers):
-                    yield number, _parsed(line, f"{path}: row {number}")
+                    yield number, _parsed(line, f"{name}: row {number}")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: expected a readable JSON Lines file, found: {error}") from None
+        raise UserError(f"{name}: expected a readable JSON Lines file, found: {error}") from None
 
 
 def _parsed(line: str, where: str) -> Row:
@@ -141,7 +188,7 @@ def _parsed(line: str, where: str) -> Row:
     return row
 
 
-def _parquet_rows(path: Path, numbers: Collection[int] | None) -> Iterator[tuple[int, Row]]:
+def _parquet_rows(path: Path, name: str, numbers: Collection[int] | None) -> Iterator[tuple[int, Row]]:
     import pyarrow
     import pyarrow.parquet
 
@@ -154,4 +201,4 @@ def _parquet_rows(path: Path, numbers: Collection[int] | None) -> Iterator[tuple
                     if numbers is None or number in numbers:
                         yield number, row
     except (OSError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path}: expected a readable Parquet file, found: {error}") from None
+        raise UserError(f"{name}: expected a readable Parquet file, found: {error}") from None
