@@ -197,11 +197,25 @@ def test_batches() -> None:
 
 def test_the_studies_of_the_repository_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    for path in Path("studies").glob("*.yaml"):
-        model = OmegaConf.load(path).model
-        if model.kind == "folder" and not Path(model.path).exists():
-            with pytest.raises(UserError, match=r"config\.json: not found"):  # the user must first put it there
-                load_study(path.stem)
-        else:
-            assert load_study(path.stem).name == path.stem
-    assert set(load_params().studies) <= {path.stem for path in Path("studies").glob("*.yaml")}
+    names = {path.stem for path in Path("studies").glob("*.yaml")}
+    assert {load_study(name).name for name in names} == names
+    assert set(load_params().studies) <= names
+
+
+def test_the_papers_studies_scan_as_many_layers_as_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    scanned = {
+        "qwen3-1.7b-numina": (28, 28, "grpo"),
+        "qwen3-4b-numina": (36, 36, "grpo"),
+        "qwen3-8b-numina": (36, 36, "grpo"),
+        "qwen2.5-math-1.5b-math": (28, 28, "dr_grpo"),
+        "qwen2.5-1.5b-alfworld": (28, 8, "gigpo"),
+        "qwen2.5-3b-alfworld": (36, 11, "gigpo"),
+        "r1-distill-qwen-7b-skywork": (28, 8, "grpo"),
+        "qwen3-1.7b-deepscaler": (28, 28, "grpo"),
+        "qwen3-1.7b-deepcoder": (28, 28, "grpo"),
+    }
+    studies = {name: load_study(name) for name in scanned}
+    found = {name: (one.model.layer_count(), len(one.layers), one.algorithm) for name, one in studies.items()}
+    assert found == scanned
+    assert all(one.runs.seeds == (0, 1, 2) for one in studies.values())  # three repeats of each setting
