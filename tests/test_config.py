@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from conftest import ROOT, TINY, deep_copy, write_params, write_study
 from onelayer.config import Training, load_params, load_study

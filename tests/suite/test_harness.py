@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from onelayer.errors import UserError
-from onelayer.model_settings import MicroModel
+from onelayer.model_settings import FolderModel, MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.records import SCHEMA
 from onelayer.suite import harness
@@ -91,7 +91,7 @@ def run_task(tmp_path_factory: pytest.TempPathFactory) -> Run:
             name="mmlu-pro", category="reasoning", judge="harness", task=task, path=folder, metric=metric,
             filter=filter_,
         )  # fmt: skip
-        return run_harness(benchmark, "base", model, tokenizer, 8, "float32")
+        return run_harness(benchmark, "base", model, tokenizer, 8, SETTINGS)
 
     return run
 
@@ -196,3 +196,27 @@ def test_a_metric_that_is_neither_right_nor_wrong(run_task: Run, monkeypatch: py
     monkeypatch.setattr(harness, "_rows", graded)
     with pytest.raises(UserError, match=r"local_few, document 0: expected acc to be 0 or 1, found 0\.5"):
         run_task("local_few", "acc")
+
+
+def test_a_chat_model_is_spoken_to_as_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tasks(tmp_path / "tasks")
+    tokenizer = make_micro_tokenizer(ALPHABET, 64)
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    model = make_micro_model(SETTINGS, tokenizer, 5).eval()
+    heard: list[list[dict[str, str]]] = []
+    original = tokenizer.apply_chat_template
+
+    def listen(messages: list[dict[str, str]], *arguments: Any, **more: Any) -> Any:
+        heard.append(messages)
+        return original(messages, *arguments, **more)
+
+    monkeypatch.setattr(tokenizer, "apply_chat_template", listen)
+    benchmark = HarnessBenchmark(
+        name="mgsm", category="language", judge="harness", task="local_few", path=tmp_path / "tasks", metric="acc"
+    )  # fmt: skip
+    run_harness(benchmark, "base", model, tokenizer, 8, SETTINGS)
+    assert not heard
+    chat = FolderModel(kind="folder", path="model", chat={"system": "1+1"})
+    records, _ = run_harness(benchmark, "base", model, tokenizer, 8, chat)
+    assert len(records) == 3
+    assert [(one["role"], one["content"]) for one in heard[0]] == [("system", "1+1"), ("user", "0+0=")]

@@ -17,6 +17,7 @@ from typing import Any
 
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
+from onelayer.model_settings import ModelSettings
 from onelayer.store import file_sha256
 from onelayer.suite.benchmarks import HarnessBenchmark
 
@@ -62,7 +63,7 @@ def task_files(benchmark: HarnessBenchmark) -> tuple[Path, ...]:
 
 
 def run_harness(
-    benchmark: HarnessBenchmark, run: str, model: Any, tokenizer: Any, batch_size: int, precision: str
+    benchmark: HarnessBenchmark, run: str, model: Any, tokenizer: Any, batch_size: int, settings: ModelSettings
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Let the harness sample and judge a benchmark.
 
@@ -72,7 +73,7 @@ def run_harness(
         model: a causal language model of transformers, in evaluation mode.
         tokenizer: its tokenizer.
         batch_size: requests at once.
-        precision: the arithmetic's number format, ``float32`` or ``bfloat16``.
+        settings: how the study runs the model and speaks to it: the arithmetic's number format, the chat template.
 
     Returns:
         The records, one a problem, and what a manifest keeps of how they came about: the tasks with their versions,
@@ -95,11 +96,17 @@ def run_harness(
         pretrained=model,
         tokenizer=tokenizer,
         batch_size=batch_size,
-        mixed_precision_dtype="bfloat16" if precision == "bfloat16" else None,
+        mixed_precision_dtype="bfloat16" if settings.precision == "bfloat16" else None,
     )
     try:
         found = simple_evaluate(
-            model=handed, tasks=[benchmark.task], task_manager=manager, log_samples=True, bootstrap_iters=0
+            model=handed,
+            tasks=[benchmark.task],
+            task_manager=manager,
+            log_samples=True,
+            bootstrap_iters=0,
+            apply_chat_template=settings.chat is not None,
+            system_instruction=None if settings.chat is None else settings.chat.system,
         )
     except OSError as error:  # what datasets and the hub's client raise where data cannot be had
         raise UserError(f"benchmark {benchmark.name}: the data of {benchmark.task} cannot be had: {error}") from error

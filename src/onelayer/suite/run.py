@@ -68,7 +68,7 @@ def score_run(study: Study, run: Run) -> None:
         meter = Meter()
         if isinstance(benchmark, HarnessBenchmark):
             batch_size = study.evaluation.batch_size
-            rows, how = run_harness(benchmark, run.name, model, tokenizer, batch_size, study.model.precision)
+            rows, how = run_harness(benchmark, run.name, model, tokenizer, batch_size, study.model)
             how = {"k": 1, "graders": harness_versions(), **how}
         else:
             rows, how = _sampled(study, run, benchmark, own[name], model, tokenizer, sampler)
