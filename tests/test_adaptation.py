@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,8 @@ from onelayer.adaptation import (
     block_prefixes,
     check_moved,
     check_trainable,
+    find_anatomy,
+    tensor_hashes,
     trained_names,
 )
 from onelayer.grid import Run
@@ -78,26 +79,25 @@ def step(model: Any, names: frozenset[str], rate: float) -> torch.optim.Optimize
     return optimizer
 
 
-def test_moved_and_only_that(model: Any, tmp_path: Path) -> None:
-    model.save_pretrained(tmp_path)
-    files = list(tmp_path.glob("*.safetensors"))
+def test_moved_and_only_that(model: Any) -> None:
+    base = tensor_hashes(model)
     names = apply_adaptation(model, layer(2))
     optimizer = torch.optim.AdamW([p for n, p in model.named_parameters() if n in names])
-    assert check_moved(model, files, optimizer, names) is False  # no step yet: nothing moved, and no gradient
+    assert check_moved(model, base, optimizer, names) is False  # no step yet: nothing moved, and no gradient
     optimizer = step(model, names, 1e-3)
-    assert check_moved(model, files, optimizer, names) is True
+    assert check_moved(model, base, optimizer, names) is True
     with torch.no_grad():
         model.model.norm.weight[0] += 1e-7
     with pytest.raises(AdaptationError, match=r"model\.norm\.weight: frozen, yet it differs"):
-        check_moved(model, files, optimizer, names)
+        check_moved(model, base, optimizer, names)
 
 
-def test_a_rate_below_resolution_is_an_error_not_a_result(model: Any, tmp_path: Path) -> None:
-    model.save_pretrained(tmp_path)
+def test_a_rate_below_resolution_is_an_error_not_a_result(model: Any) -> None:
+    base = tensor_hashes(model)
     names = apply_adaptation(model, layer(0))
     optimizer = step(model, names, 1e-30)
     with pytest.raises(AdaptationError, match="had a gradient, yet it did not move"):
-        check_moved(model, list(tmp_path.glob("*.safetensors")), optimizer, names)
+        check_moved(model, base, optimizer, names)
 
 
 def test_blocks_must_be_found_once() -> None:
@@ -113,3 +113,30 @@ def test_blocks_must_be_found_once() -> None:
     for lists in (0, 2):
         with pytest.raises(AdaptationError, match="expected one list of 2 decoder blocks"):
             block_prefixes(Strange(lists))
+
+
+def test_blocks_of_their_own(model: Any) -> None:
+    anatomy = find_anatomy(model)
+    assert anatomy.embeddings == {"model.embed_tokens.weight"}
+    assert anatomy.head == frozenset()  # tied
+    assert anatomy.others == {"model.norm.weight"}
+    model.model.layers[2].mlp = model.model.layers[1].mlp
+    with pytest.raises(AdaptationError, match=r"found one shared by model\.layers\.1\., model\.layers\.2\."):
+        find_anatomy(model)
+
+
+def test_a_block_without_parameters_is_refused(model: Any) -> None:
+    model.model.layers[1] = torch.nn.Identity()
+    with pytest.raises(AdaptationError, match=r"expected a parameter in every block, found none in model\.layers\.1"):
+        find_anatomy(model)
+
+
+def test_a_buffer_that_a_checkpoint_keeps_must_stay(model: Any) -> None:
+    model.register_buffer("kept", torch.zeros(2))
+    base = tensor_hashes(model)
+    names = apply_adaptation(model, layer(2))
+    optimizer = step(model, names, 1e-3)
+    assert check_moved(model, base, optimizer, names) is True
+    model.kept += 1
+    with pytest.raises(AdaptationError, match="kept: a buffer, yet it differs"):
+        check_moved(model, base, optimizer, names)

@@ -44,6 +44,9 @@ class TestRefusals:
         assert "expected runs or --job JOB, found neither" in refused("train", "tiny")
         assert "expected runs or --job JOB, found both" in refused("evaluate", "tiny", "base", "--job", "base")
         assert "run 'x': not in study" in refused("export", "tiny", "x", "out")
+        assert "baseline 'lora-r16': not in study tiny; it has none" in refused(
+            "choose-rate", "tiny", "--baseline", "lora-r16"
+        )
 
     def test_order(self) -> None:
         assert "data/tiny/runs/base: no base yet; `onelayer base tiny` makes it" in refused(
@@ -53,6 +56,9 @@ class TestRefusals:
         assert "data/tiny/analysis.json: not found; `onelayer analyze tiny` makes it" in refused("compare")
         assert "data/tiny/analysis.json: not found" in refused("report")
         assert "reports/metrics.json: not found" in refused("summary")
+        assert "layer-00-s0/records.parquet: no records yet; `onelayer evaluate tiny layer-00-s0` makes" in refused(
+            "rank", "tiny"
+        )
 
     def test_more_problems_than_there_are(self) -> None:
         greedy = deep_copy(TINY)
@@ -127,7 +133,9 @@ def test_help_names_every_command() -> None:
         "base",
         "train",
         "evaluate",
+        "suite",
         "choose-rate",
+        "rank",
         "analyze",
         "compare",
         "report",

@@ -20,7 +20,7 @@ from onelayer.grid import all_runs
 from onelayer.prepare import prepare
 from onelayer.report.html import _reading, write_report
 from onelayer.search import choose_rate
-from onelayer.task_settings import Files, JsonlTask, Sizes
+from onelayer.task_settings import QuestionsTask
 
 RISING = (0.3, 0.4, 0.5, 0.6, 0.7)
 FALLING = RISING[::-1]
@@ -222,8 +222,10 @@ def test_readings(changes: dict[str, Any], said: str) -> None:
 def test_kinds() -> None:
     write_params(["tiny"])
     one = load_study("tiny")
-    files = Files(train=Path("a"), select=Path("a"), report=Path("a"))
-    task = JsonlTask(kind="jsonl", files=files, sizes=Sizes(train=1, select=1, report=1))
+    splits = ("train", "select", "report")
+    task = QuestionsTask.model_validate(
+        {"kind": "questions", "sources": dict.fromkeys(splits, "a.jsonl"), "sizes": dict.fromkeys(splits, 1)}
+    )
     other_task = one.model_copy(update={"task": task})
     other_algorithm = one.model_copy(update={"algorithm": "another"})
     both = other_task.model_copy(update={"algorithm": "another"})

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from conftest import ROOT, TINY, deep_copy, write_params, write_study
 from onelayer.config import Training, load_params, load_study
@@ -56,6 +55,17 @@ class TestRefusals:
             (("model", "kind"), "huge", "model.kind: found 'huge'; expected one of 'micro', 'folder'"),
             (("model",), {}, "model.kind: missing"),
             (("runs", "layers"), "some", "runs.layers: expected all or a list of layers, found 'some'"),
+            (
+                ("runs", "tuned_layers"),
+                {"layers": [2], "learning_rates": [1.0]},
+                "tiny.yaml: runs.tuned_layers.layers[0]: found layer 2, expected 0 to 1 (the model has 2 layers)",
+            ),
+            (("runs", "tuned_layers"), {"layers": [0]}, "runs.tuned_layers.learning_rates: missing"),
+            (
+                ("runs", "tuned_layers"),
+                {"layers": "worst", "learning_rates": [1.0]},
+                "runs.tuned_layers.layers: expected best, all or a list, found 'worst'",
+            ),
             (("task", "careless"), 1.5, "task.careless: found 1.5; Input should be less than or equal to 1"),
             (("task", "operations"), ["+", "+"], "expected each value once, found + more than once"),
             (("algorithm",), "ppo", "algorithm: found 'ppo'; Input should be 'grpo'"),
@@ -106,9 +116,9 @@ class TestRefusals:
             load_params()
 
     def test_micro_model_needs_a_corpus(self) -> None:
-        files = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
-        task = {"kind": "jsonl", "files": files, "sizes": TINY["task"]["sizes"]}
-        assert "generated corpus (arithmetic, expressions, household), found task.kind jsonl" in refused(
+        sources = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
+        task = {"kind": "questions", "sources": sources, "sizes": TINY["task"]["sizes"]}
+        assert "generated corpus (arithmetic, expressions, household), found task.kind questions" in refused(
             changed("task", to=task)
         )
 
@@ -134,8 +144,8 @@ class TestRefusals:
         assert "turn must contain {observation}" in refused(settings)
 
     def test_prompt_must_hold_the_question(self) -> None:
-        files = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
-        task = {"kind": "jsonl", "files": files, "sizes": TINY["task"]["sizes"], "prompt": "Answer:"}
+        sources = {"train": "a.jsonl", "select": "a.jsonl", "report": "a.jsonl"}
+        task = {"kind": "questions", "sources": sources, "sizes": TINY["task"]["sizes"], "prompt": "Answer:"}
         assert "prompt must contain {question}" in refused(changed("task", to=task))
 
     def test_folder_model(self) -> None:
@@ -186,11 +196,25 @@ def test_batches() -> None:
 
 def test_the_studies_of_the_repository_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    for path in Path("studies").glob("*.yaml"):
-        model = OmegaConf.load(path).model
-        if model.kind == "folder" and not Path(model.path).exists():
-            with pytest.raises(UserError, match=r"config\.json: not found"):  # the user must first put it there
-                load_study(path.stem)
-        else:
-            assert load_study(path.stem).name == path.stem
-    assert set(load_params().studies) <= {path.stem for path in Path("studies").glob("*.yaml")}
+    names = {path.stem for path in Path("studies").glob("*.yaml")}
+    assert {load_study(name).name for name in names} == names
+    assert set(load_params().studies) <= names
+
+
+def test_the_papers_studies_scan_as_many_layers_as_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    scanned = {
+        "qwen3-1.7b-numina": (28, 28, "grpo"),
+        "qwen3-4b-numina": (36, 36, "grpo"),
+        "qwen3-8b-numina": (36, 36, "grpo"),
+        "qwen2.5-math-1.5b-math": (28, 28, "dr_grpo"),
+        "qwen2.5-1.5b-alfworld": (28, 8, "gigpo"),
+        "qwen2.5-3b-alfworld": (36, 11, "gigpo"),
+        "r1-distill-qwen-7b-skywork": (28, 8, "grpo"),
+        "qwen3-1.7b-deepscaler": (28, 28, "grpo"),
+        "qwen3-1.7b-deepcoder": (28, 28, "grpo"),
+    }
+    studies = {name: load_study(name) for name in scanned}
+    found = {name: (one.model.layer_count(), len(one.layers), one.algorithm) for name, one in studies.items()}
+    assert found == scanned
+    assert all(one.runs.seeds == (0, 1, 2) for one in studies.values())  # three repeats of each setting

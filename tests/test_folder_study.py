@@ -25,8 +25,8 @@ from onelayer.state import StudyState
 def settings() -> dict[str, Any]:
     changed = deep_copy(TINY)
     changed["model"] = {"kind": "folder", "path": "data/sources/model"}
-    files = dict.fromkeys(("train", "select", "report"), "data/sources/rows.jsonl")
-    changed["task"] = {"kind": "jsonl", "files": files, "sizes": {"train": 20, "select": 4, "report": 6},
+    sources = dict.fromkeys(("train", "select", "report"), "data/sources/rows.jsonl")
+    changed["task"] = {"kind": "questions", "sources": sources, "sizes": {"train": 20, "select": 4, "report": 6},
                        "prompt": "{question}=", "answer_after": "####"}  # fmt: skip
     changed["training"]["weight_decay"] = 0.1
     return changed
@@ -118,5 +118,14 @@ def test_an_incomplete_folder_is_refused(folder_project: Path, pattern: str, mes
     for path in Path("data/sources/model").glob(pattern):
         path.unlink()
     with pytest.raises(UserError, match=message):
+        phases.base_phase(load_study("tiny"))
+    assert not Path("data/tiny").exists()
+
+
+def test_a_target_that_the_model_lacks_is_refused_with_the_base(folder_project: Path) -> None:
+    asked = settings()
+    asked["runs"]["lora"] = {"targets": ["c_attn"]}
+    write_study("tiny", asked)
+    with pytest.raises(UserError, match=r"runs\.lora\.targets\[0\]: found 'c_attn', which names no module"):
         phases.base_phase(load_study("tiny"))
     assert not Path("data/tiny").exists()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from onelayer.config import MicroModel
 from onelayer.errors import UserError
+from onelayer.model_settings import MicroModel
 from onelayer.models import adapt, make_micro_model, make_micro_tokenizer, save_adapted
 
 ALPHABET = "0123456789=+-#"

@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
-from safetensors import safe_open
 from torch import nn
 
 from onelayer.grid import Run
+from onelayer.lora import adapter_names, base_name
 
 
 class AdaptationError(RuntimeError):
     """A run trained something other than its adaptation says; its result must not be kept."""
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """Where the parts of a decoder-only model are, found and not assumed.
+
+    Attributes:
+        blocks: the parameter-name prefix of each decoder block, such as ``model.layers.7.``, by layer.
+        embeddings: the names of the token embeddings' parameters.
+        head: the names of the head's own parameters; none where it is tied to the embeddings.
+        others: every other parameter outside the blocks: the final norm, learned positions.
+    """
+
+    blocks: tuple[str, ...]
+    embeddings: frozenset[str]
+    head: frozenset[str]
+    others: frozenset[str]
+
+
+def find_anatomy(model: nn.Module) -> Anatomy:
+    """Find a model's parts, and prove that every parameter belongs to exactly one.
+
+    Raises AdaptationError where the blocks cannot be told, are empty, or share a parameter with anything else: then no
+    layer could be trained alone.
+    """
+    blocks = block_prefixes(model)
+    owners: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = next((prefix for prefix in blocks if name.startswith(prefix)), "what lies outside the blocks")
+        owners.setdefault(id(parameter), set()).add(owner)
+    shared = next((sorted(found) for found in owners.values() if len(found) > 1), None)
+    if shared:
+        raise AdaptationError(f"expected blocks with parameters of their own, found one shared by {', '.join(shared)}")
+    empty = sorted(set(blocks) - set().union(*owners.values()))
+    if empty:
+        raise AdaptationError(f"expected a parameter in every block, found none in {', '.join(empty)}")
+    outside = {id(p): name for name, p in model.named_parameters() if not name.startswith(blocks)}
+    parts = []
+    for part in (model.get_input_embeddings(), model.get_output_embeddings()):  # type: ignore[operator]
+        own = [] if part is None else [id(parameter) for parameter in part.parameters()]
+        parts.append(frozenset(outside.pop(one) for one in own if one in outside))
+    embeddings, head = parts
+    if not embeddings:
+        raise AdaptationError("expected token embeddings outside the blocks, found none")
+    return Anatomy(blocks, embeddings, head, frozenset(outside.values()))
 
 
 def block_prefixes(model: nn.Module) -> tuple[str, ...]:
@@ -21,7 +68,9 @@ def block_prefixes(model: nn.Module) -> tuple[str, ...]:
     Returns the parameter-name prefix of each block, such as ``model.layers.7.``, by layer.
     Raises AdaptationError where there is no such list or more than one.
     """
-    depth = model.config.get_text_config().num_hidden_layers  # type: ignore[union-attr,operator]
+    depth = getattr(model.config.get_text_config(), "num_hidden_layers", None)  # type: ignore[union-attr,operator]
+    if not isinstance(depth, int):
+        raise AdaptationError(f"expected num_hidden_layers in the model's configuration, found {depth}")
     found = [
         name
         for name, module in model.named_modules()
@@ -35,7 +84,14 @@ def block_prefixes(model: nn.Module) -> tuple[str, ...]:
 
 
 def trained_names(model: nn.Module, run: Run) -> frozenset[str]:
-    """The names of the parameters that a run trains: every one, or those of its layers (attention, MLP, norms)."""
+    """The names of the parameters that a run trains: every one, or those of its layers (attention, MLP, norms).
+
+    Of a LoRA run, those of the adapters that the trainer will put on the model.
+    """
+    if run.lora is not None:
+        return adapter_names(model, run.lora)
+    if run.best and not run.layers:
+        raise AdaptationError(f"{run.name}: its layer is not known yet")
     names = frozenset(name for name, _ in model.named_parameters())
     if not run.layers:
         return names
@@ -77,45 +133,56 @@ def has_gradient_history(optimizer: torch.optim.Optimizer, parameter: nn.Paramet
     return second_moment is not None and bool(second_moment.any())
 
 
+def tensor_hashes(model: nn.Module) -> dict[str, str]:
+    """The content hash (sha256) of every parameter and every buffer that a checkpoint keeps, by name.
+
+    Names and layout are the model's own, for those of its files can be others (experts are one tensor in the model and
+    many in a file, say). A tied tensor counts once.
+    """
+    kept = model.state_dict(keep_vars=True).keys()
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in kept}
+    return {name: _hash(tensor) for name, tensor in {**dict(model.named_parameters()), **buffers}.items()}
+
+
+def _hash(tensor: torch.Tensor) -> str:
+    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(plain.numpy()).hexdigest()  # type: ignore[arg-type]
+
+
 def check_moved(
-    model: nn.Module, base_files: list[Path], optimizer: torch.optim.Optimizer, names: frozenset[str]
+    model: nn.Module,
+    base: Mapping[str, str],
+    optimizer: torch.optim.Optimizer,
+    names: frozenset[str],
+    added: Mapping[str, str] | None = None,
 ) -> bool:
     """Assert, after a run, that what should move moved and that every other tensor is bit-for-bit the base's.
+
+    Args:
+        model: the trained model.
+        base: `tensor_hashes` of the base as it was loaded.
+        optimizer: what trained it.
+        names: the parameters that were to train.
+        added: the hashes of the parameters that the base lacks (adapters), as they were before the first step.
 
     Returns whether anything moved. A run whose every reward was equal within each group has no gradient and
     moves nothing: that is a finding, not an error. Raises AdaptationError where a frozen tensor changed, or
     a trained one stayed although it had a gradient (a rate below the number format's resolution, say).
     """
-    base = BaseTensors(base_files)
-    moved = False
-    for name, parameter in model.named_parameters():
-        same = torch.equal(parameter.detach().cpu(), base[name].to(parameter.dtype))
-        if name not in names and not same:
-            raise AdaptationError(f"{name}: frozen, yet it differs from the base")
-        if name in names and same and has_gradient_history(optimizer, parameter):
+    parameters = dict(model.named_parameters())
+    found = tensor_hashes(model)
+    start = {name: sha for name in found if (sha := (added or {}).get(name, base.get(base_name(name))))}
+    odd = (found.keys() ^ start.keys()) | (base.keys() - {base_name(name) for name in found})
+    if odd:
+        raise AdaptationError(f"tensors that only the model or only the base has: {sorted(odd)}")
+    changed = {name for name, sha in found.items() if sha != start[name]}
+    for name in sorted(changed - names):
+        what = "frozen" if name in parameters else "a buffer"
+        raise AdaptationError(f"{name}: {what}, yet it differs from the base")
+    for name in sorted(names - changed):
+        if has_gradient_history(optimizer, parameters[name]):
             raise AdaptationError(
-                f"{name}: it had a gradient, yet it did not move; the learning rate is too small for {parameter.dtype}"
+                f"{name}: it had a gradient, yet it did not move; the learning rate is too small for"
+                f" {parameters[name].dtype}"
             )
-        moved |= not same
-    for name, buffer in model.named_buffers():
-        if name in base and not torch.equal(buffer.detach().cpu(), base[name].to(buffer.dtype)):
-            raise AdaptationError(f"{name}: a buffer, yet it differs from the base")
-    return moved
-
-
-class BaseTensors:
-    """The base's tensors by name, read from its safetensors files one at a time."""
-
-    def __init__(self, files: list[Path]) -> None:
-        self._where = {}
-        for path in files:
-            with safe_open(path, framework="pt") as handle:
-                self._where.update(dict.fromkeys(handle.keys(), path))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._where
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        with safe_open(self._where[name], framework="pt") as handle:
-            tensor: torch.Tensor = handle.get_tensor(name)
-        return tensor
+    return bool(changed)

@@ -21,6 +21,9 @@ app = typer.Typer(
     help="How much of reinforcement learning's gain can one transformer layer carry?",
 )
 
+grade = typer.Typer(no_args_is_help=True, help="Grade answers of a file, to audit a grader.")
+app.add_typer(grade, name="grade")
+
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A file of studies/, without .yaml.")]
 StudyNames = Annotated[
     list[str] | None, typer.Argument(metavar="[STUDY]...", help="Default: the active studies of params.yaml.")
@@ -33,11 +36,45 @@ JobName = Annotated[
 
 
 @app.command()
-def plan(studies: StudyNames = None) -> None:
-    """Show every run: what is done, what would run, and why."""
+def plan(
+    studies: StudyNames = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Show what the studies cost instead.")] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="With --cost: a100, h100 or h200, by its published peaks. Default: this machine."),
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(min=1, help="With --cost: mean tokens of a response, whatever was measured.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="With --cost: print JSON.")] = False,
+) -> None:
+    """Show every run: what is done, what would run, and why; or what it all costs."""
+    if cost:
+        from onelayer.cost_table import print_costs, print_costs_json, study_cost
+
+        costs = [study_cost(study, device, tokens) for study in _studies(studies)]
+        (print_costs_json if json else print_costs)(costs)
+        return
+    if device or tokens or json:
+        raise UserError("plan: --device, --tokens and --json belong to --cost")
     from onelayer.overview import print_plan
 
     print_plan(_studies(studies))
+
+
+@app.command()
+def calibrate(
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="Threads to measure with. Default: 1, and every core.")
+    ] = None,
+) -> None:
+    """Measure how fast this machine is, for `plan --cost`: writes calibration.json."""
+    from onelayer.calibrate import write_calibration
+    from onelayer.machine import CALIBRATION
+
+    for machine in write_calibration(threads or [], CALIBRATION):
+        print(f"{machine.name}, {machine.threads} threads: {machine.source}")
+    print(f"calibration: {CALIBRATION}")
 
 
 @app.command()
@@ -58,6 +95,16 @@ def prepare(study: StudyName) -> None:
 
 
 @app.command()
+def fetch(study: StudyName) -> None:
+    """Download what a study takes from the hub, so that a machine without network can run it."""
+    from onelayer.config import load_study
+    from onelayer.fetch import fetch as fetch_all
+
+    for line in fetch_all(load_study(study)):
+        print(line)
+
+
+@app.command()
 def base(study: StudyName) -> None:
     """Make the base: pre-train a micro model, or resolve and pin a real one."""
     from onelayer.config import load_study
@@ -73,7 +120,7 @@ def train(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
     from onelayer.phases import train_phase
 
     settings = load_study(study)
-    train_phase(settings, _chosen(settings, runs, job), job)
+    train_phase(settings, _chosen(settings, runs, job, "train"), job)
 
 
 @app.command()
@@ -83,19 +130,48 @@ def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> No
     from onelayer.phases import evaluate_phase
 
     settings = load_study(study)
-    evaluate_phase(settings, _chosen(settings, runs, job), job)
+    evaluate_phase(settings, _chosen(settings, runs, job, "evaluate"), job)
 
 
 @app.command()
-def choose_rate(study: StudyName) -> None:
+def suite(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Score runs on the benchmarks of the study's evaluation suite."""
+    from onelayer.config import load_study
+    from onelayer.phases import suite_phase
+
+    settings = load_study(study)
+    suite_phase(settings, _chosen(settings, runs, job, "suite"), job)
+
+
+@app.command()
+def choose_rate(
+    study: StudyName,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", help="Choose a baseline's own rate, such as that of lora-r16 or tuned-layer-07."),
+    ] = None,
+) -> None:
     """Choose the learning rate from the search's records on select."""
     from onelayer.config import load_study
+    from onelayer.grid import find_family
     from onelayer.search import choose_rate as choose
 
-    chosen = choose(load_study(study))
+    settings = load_study(study)
+    chosen = choose(settings, find_family(settings, baseline) if baseline else None)
     for row in chosen["search"]:
         print(f"{study}/{row['run']}: {row['select_score']:.4f} on select")
-    print(f"{study}: learning rate {chosen['learning_rate']:g}")
+    of = f"{study}, {baseline}" if baseline else study
+    print(f"{of}: learning rate {chosen['learning_rate']:g}")
+
+
+@app.command()
+def rank(study: StudyName) -> None:
+    """Rank the layers by their scores on select, for runs that train the best one."""
+    from onelayer.config import load_study
+    from onelayer.search import rank_layers
+
+    for row in rank_layers(load_study(study))["layers"]:
+        print(f"{study}: layer {row['layer']}: {row['select_score']:.4f} on select")
 
 
 @app.command()
@@ -194,17 +270,33 @@ def contribution(
     print_description(description, as_json=json)
 
 
+@grade.command("math")
+def grade_math(
+    rows: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Rows with answer and completion.")],
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=600, help="Processor time that comparing one answer may take.")
+    ] = 5.0,
+) -> None:
+    """Judge mathematical answers: one JSON object a row (correct, extracted, reason), in order."""
+    import json
+
+    from onelayer.grading.audit import math_verdicts
+
+    for verdict in math_verdicts(rows, seconds):
+        print(json.dumps(verdict), flush=True)
+
+
 def _studies(names: list[str] | None) -> list[Study]:
     from onelayer.config import load_params, load_study
 
     return [load_study(name) for name in names or load_params().studies]
 
 
-def _chosen(study: Study, runs: list[str] | None, job: str | None) -> tuple[Run, ...]:
+def _chosen(study: Study, runs: list[str] | None, job: str | None, command: str) -> tuple[Run, ...]:
     from onelayer.grid import find_job, find_runs
 
     if (job is None) == (not runs):
-        raise UserError("train and evaluate: expected runs or --job JOB, found " + ("both" if job else "neither"))
+        raise UserError(f"{command}: expected runs or --job JOB, found {'both' if job else 'neither'}")
     return find_job(study, job).runs if job else find_runs(study, runs or [])
 
 

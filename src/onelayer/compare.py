@@ -94,7 +94,24 @@ def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
             layer_name(row["layer"]): row["contribution"]["value"] if row["contribution"] else None
             for row in analysis["layers"]
         },
+        **_baselines(analysis),
     }
+
+
+def _baselines(analysis: dict[str, Any]) -> dict[str, Any]:
+    """What each baseline scored and its share of the gain; nothing where the study has none."""
+    figures = {}
+    for row in analysis["baselines"]:
+        if row["search"] is None:  # full training and the best layer, which stand above
+            continue
+        found = row["contribution"] or {"value": None, "low": None, "high": None}
+        figures[row["name"]] = {
+            "score": row["score"]["value"],
+            "share_of_gain": found["value"],
+            "low": found["low"],
+            "high": found["high"],
+        }
+    return {"baselines": figures} if figures else {}
 
 
 def read_correlations(studies: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:

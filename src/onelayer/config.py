@@ -6,7 +6,6 @@ Imports no torch: `plan`, the graph and the reports start at once.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -22,8 +21,11 @@ from pydantic import (
 )
 from yaml import YAMLError
 
+from onelayer.baseline_settings import LoraRuns, TunedLayers
 from onelayer.errors import UserError
+from onelayer.model_settings import ModelSettings
 from onelayer.settings import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.suite.benchmarks import Benchmark, Suite
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 
 PARAMS_FILE = Path("params.yaml")
@@ -34,68 +36,6 @@ def _all_or_list(value: Any) -> Any:
     if isinstance(value, str) and value != "all":
         raise ValueError(f"expected all or a list of layers, found {value!r}")
     return value
-
-
-class Pretraining(Settings):
-    """How the base phase trains a micro model on its task's corpus (next-token loss on the answers)."""
-
-    steps: PositiveInt
-    batch_size: PositiveInt = 128
-    learning_rate: PositiveFloat = 3e-3
-    warmup_steps: int = Field(50, ge=0)
-    weight_decay: NonNegativeFloat = 0.01
-
-
-class MicroModel(Settings):
-    """A small Qwen3 with a character tokenizer, made and pre-trained here."""
-
-    kind: Literal["micro"]
-    layers: PositiveInt
-    width: PositiveInt
-    intermediate: PositiveInt
-    heads: PositiveInt
-    kv_heads: PositiveInt
-    context: PositiveInt = 64
-    pretraining: Pretraining
-
-    @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
-        if self.width % self.heads or (self.width // self.heads) % 2:
-            raise ValueError(f"width {self.width} must be heads ({self.heads}) times an even head size")
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads {self.heads} must be a multiple of kv_heads, found {self.kv_heads}")
-        return self
-
-    def layer_count(self) -> int:
-        """Count the decoder blocks."""
-        return self.layers
-
-
-class FolderModel(Settings):
-    """A Hugging Face model folder on disk (config, tokenizer, safetensors)."""
-
-    kind: Literal["folder"]
-    path: Path
-    precision: Literal["float32", "bfloat16"] = "float32"
-
-    def layer_count(self) -> int:
-        """Read the number of decoder blocks from the folder's config.json.
-
-        Raises UserError where the folder or the figure is missing.
-        """
-        config_file = self.path / "config.json"
-        try:
-            config = json.loads(config_file.read_text())
-        except FileNotFoundError:
-            raise UserError(
-                f"{config_file}: not found; model.path must be a Hugging Face model folder with a config.json"
-            ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{config_file}: expected JSON, found {error}") from None
-        for key in ("num_hidden_layers", "n_layer"):
-            if isinstance(config.get(key), int):
-                return int(config[key])
-        raise UserError(f"{config_file}: expected num_hidden_layers, found neither it nor n_layer")
 
 
 class AgentTraining(Settings):
@@ -170,7 +110,7 @@ class Training(Settings):
 
 
 class Runs(Settings):
-    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search."""
+    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search, the baselines."""
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)] = (
         0,
@@ -185,15 +125,21 @@ class Runs(Settings):
     search_seeds: Annotated[
         tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)
     ] = (0,)
+    lora: LoraRuns | None = None
+    tuned_layers: TunedLayers | None = None
 
 
 class Evaluation(Settings):
-    """How each run is sampled: k answers a problem at a temperature, and one greedy answer."""
+    """How each run is sampled: k answers a problem at a temperature, and one greedy answer.
+
+    ``suite`` names benchmarks that every run but the search's is scored on besides (`onelayer.suite`).
+    """
 
     samples: PositiveInt = 4
     temperature: PositiveFloat = 1.0
     max_tokens: PositiveInt = 3072
     batch_size: PositiveInt = 256
+    suite: Suite = ()
 
 
 class Grading(Settings):
@@ -225,12 +171,49 @@ class Resources(Settings):
     worlds: PositiveInt = 32
 
 
+class Generation(Settings):
+    """What samples the answers, in training and evaluation alike.
+
+    Attributes:
+        backend: ``vllm`` is another sampler with other draws, and needs a CUDA device.
+        batch_size: answers that transformers samples at once in training, all of a batch where not given; each takes
+            the memory of its keys and values.
+        mode: whether vLLM runs in the same process, or on the server at ``server``.
+        memory_share: of the device's memory, that a colocated vLLM may take.
+        max_logprob_difference: mean difference a token, in nats, between vLLM's log-probabilities and the model's,
+            beyond which a run ends.
+        checked_answers: answers that this is measured on, each time vLLM is sent new weights.
+    """
+
+    backend: Literal["transformers", "vllm"] = "transformers"
+    batch_size: PositiveInt | None = None
+    mode: Literal["colocate", "server"] = "colocate"
+    server: str = "http://localhost:8000"
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    max_logprob_difference: PositiveFloat = 0.05
+    checked_answers: PositiveInt = 8
+
+
+class Cost(Settings):
+    """What `onelayer plan --cost` takes for granted where nothing is measured yet; it decides no result.
+
+    Attributes:
+        device: the machine it counts hours of; this one where not given.
+        prompt_tokens: mean tokens of a prompt (of an episode: of its first view).
+        response_tokens: mean tokens of a response (of an episode: of all that follows its first view).
+    """
+
+    device: Literal["a100", "h100", "h200"] | None = None
+    prompt_tokens: PositiveFloat | None = None
+    response_tokens: PositiveFloat | None = None
+
+
 class Study(Settings):
     """One model × algorithm × training set × evaluation suite."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     seed: int = Field(0, ge=0)
-    model: MicroModel | FolderModel = Field(discriminator="kind")
+    model: ModelSettings = Field(discriminator="kind")
     task: TaskSettings = Field(discriminator="kind")
     algorithm: Literal["grpo", "dr_grpo", "gigpo"]
     training: Training
@@ -238,7 +221,9 @@ class Study(Settings):
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
     analysis: Analysis = Analysis()
+    generation: Generation = Generation()
     resources: Resources = Resources()
+    cost: Cost = Cost()
 
     @model_validator(mode="after")
     def _micro_needs_a_corpus(self) -> Self:
@@ -246,6 +231,15 @@ class Study(Settings):
             raise ValueError(
                 f"a micro model is pre-trained on its task's generated corpus ({', '.join(WITH_CORPUS)}), found"
                 f" task.kind {self.task.kind}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _worlds_take_turns_of_their_own(self) -> Self:
+        if self.model.chat is not None and self.is_agent:
+            raise ValueError(
+                "model.chat puts one message to the model, and an episode has many: write the chat's turn marks into"
+                f" task.prompt and task.turn instead, found model.chat with task.kind {self.task.kind}"
             )
         return self
 
@@ -264,15 +258,33 @@ class Study(Settings):
                 raise ValueError(f"training.{key} belongs to {what}")
         return self
 
+    @model_validator(mode="after")
+    def _worlds_need_our_sampler(self) -> Self:
+        if self.generation.backend == "vllm" and self.is_agent:
+            raise ValueError(
+                "generation.backend: found vllm; episodes are played on one cache of keys and values, which"
+                f" transformers alone offers here (task.kind {self.task.kind})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_need_our_sampler(self) -> Self:
+        if self.generation.backend == "vllm" and self.runs.lora is not None:
+            raise ValueError(
+                "generation.backend: found vllm, whose copy of the model has no adapters; runs.lora is sampled with"
+                " transformers"
+            )
+        return self
+
     @property
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
 
     @property
-    def precision(self) -> str:
-        """The number format of the arithmetic, ``float32`` or ``bfloat16``."""
-        return "float32" if self.model.kind == "micro" else self.model.precision
+    def suite(self) -> tuple[Benchmark, ...]:
+        """The benchmarks of the evaluation suite, with what the study changes of them."""
+        return tuple(entry.resolved() for entry in self.evaluation.suite)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -280,16 +292,30 @@ class Study(Settings):
 
         Raises UserError where a layer lies beyond the model.
         """
+        return self._checked_layers("runs.layers", self.runs.layers)
+
+    @property
+    def tuned_layers(self) -> tuple[int, ...]:
+        """The layers whose rate is searched for them alone, ascending; none where that is the best one.
+
+        Raises UserError where a layer lies beyond the model.
+        """
+        tuned = self.runs.tuned_layers
+        if tuned is None or tuned.layers == "best":
+            return ()
+        return self._checked_layers("runs.tuned_layers.layers", tuned.layers)
+
+    def _checked_layers(self, key: str, layers: Literal["all"] | tuple[int, ...]) -> tuple[int, ...]:
         count = self.model.layer_count()
-        if self.runs.layers == "all":
+        if layers == "all":
             return tuple(range(count))
-        for index, layer in enumerate(self.runs.layers):
+        for index, layer in enumerate(layers):
             if layer >= count:
                 raise UserError(
-                    f"{study_file(self.name)}: runs.layers[{index}]: found layer {layer}, expected 0 to"
+                    f"{study_file(self.name)}: {key}[{index}]: found layer {layer}, expected 0 to"
                     f" {count - 1} (the model has {count} layers)"
                 )
-        return tuple(sorted(self.runs.layers))
+        return tuple(sorted(layers))
 
 
 class ReportOptions(Settings):
@@ -327,9 +353,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 S = TypeVar("S", bound=Settings)
 
 # The names of pydantic's union branches, which it puts into the path of a key; users never wrote them.
-_KINDED = (MicroModel, FolderModel, *get_args(TaskSettings))
-_KINDS = [get_args(one.model_fields["kind"].annotation)[0] for one in _KINDED]
-_BRANCH = re.compile(rf"^(literal\[|tuple\[|function-|({'|'.join(_KINDS)})$)")
+_KINDED = (*get_args(ModelSettings), *get_args(TaskSettings))
+_KINDS = {get_args(one.model_fields["kind"].annotation)[0] for one in _KINDED}
+_BRANCH = re.compile(r"^(literal\[|tuple\[|function-)")
 
 
 def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
@@ -342,7 +368,12 @@ def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
 def _one_line_each(error: ValidationError, path: Path) -> list[str]:
     lines: dict[str, str] = {}  # by key: of the branches of a union, the last one's complaint says most
     for problem in error.errors(include_url=False):
-        keys = [str(part) for part in problem["loc"] if not _BRANCH.match(str(part))]
+        # A kind stands right after model or task; further down, a key may have the same name.
+        keys = [
+            str(part)
+            for place, part in enumerate(problem["loc"])
+            if not (_BRANCH.match(str(part)) or (place == 1 and part in _KINDS))
+        ]
         where = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(keys)) or "(file)"
         kind, context = problem["type"], problem.get("ctx", {})
         if kind == "extra_forbidden":
@@ -378,5 +409,5 @@ def load_study(name: str) -> Study:
     merged = OmegaConf.to_container(OmegaConf.merge(load_params().defaults, own))
     assert isinstance(merged, dict)
     study = _validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
-    _ = study.layers  # a layer beyond the model is refused here, before anything is written
+    _ = study.layers, study.tuned_layers  # a layer beyond the model is refused here, before anything is written
     return study

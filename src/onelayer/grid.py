@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from onelayer.baseline_settings import LoraRuns
 from onelayer.config import Study
 from onelayer.errors import UserError
 
-Kind = Literal["base", "search", "full", "layer"]
+Kind = Literal["base", "search", "full", "layer", "lora", "tuned"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class Run:
         layers: the decoder blocks that train; empty means every parameter (and, for the base, none).
         seed: the repeat; None for the base.
         learning_rate: set for the search's runs; every other run takes the rate the search chose.
+        family: the baseline whose own search chooses the rate; None where the study's search does.
+        lora: the adapters that train in place of the model's parameters.
+        best: the one layer that trains is the one ranked first on ``select``; ``layers`` is empty until that is known.
     """
 
     name: str
@@ -29,6 +33,32 @@ class Run:
     layers: tuple[int, ...] = ()
     seed: int | None = None
     learning_rate: float | None = None
+    family: str | None = None
+    lora: LoraRuns | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """A baseline: runs of one adaptation, and a search of the learning rate for them alone.
+
+    Attributes:
+        name: such as ``lora-r16``, ``tuned-layer-07`` or ``tuned-best``.
+        kind: of its runs but the search's.
+        rates: those its search tries; of one rate there is no search.
+        layers, lora, best: as of its runs.
+    """
+
+    name: str
+    kind: Literal["lora", "tuned"]
+    rates: tuple[float, ...]
+    layers: tuple[int, ...] = ()
+    lora: LoraRuns | None = None
+    best: bool = False
+
+    def run(self, name: str, kind: Kind, seed: int, rate: float | None = None) -> Run:
+        """A run of this adaptation."""
+        return Run(name, kind, self.layers, seed, rate, self.name, self.lora, self.best)
 
 
 @dataclass(frozen=True)
@@ -64,6 +94,44 @@ def search_runs(study: Study) -> tuple[Run, ...]:
     )
 
 
+def families(study: Study) -> tuple[Family, ...]:
+    """The baselines, each with a search of its own: LoRA, then the tuned layers."""
+    found = []
+    lora, tuned = study.runs.lora, study.runs.tuned_layers
+    if lora is not None:
+        found.append(Family(f"lora-r{lora.rank}", "lora", lora.rates(study.training.learning_rates), lora=lora))
+    if tuned is not None:
+        for layer in study.tuned_layers:
+            found.append(Family(f"tuned-{layer_name(layer)}", "tuned", tuned.learning_rates, layers=(layer,)))
+        if tuned.layers == "best":
+            found.append(Family("tuned-best", "tuned", tuned.learning_rates, best=True))
+    return tuple(found)
+
+
+def find_family(study: Study, name: str) -> Family:
+    """The baseline of this name. Raises UserError where the study has none."""
+    known = {family.name: family for family in families(study)}
+    if name not in known:
+        raise UserError(f"baseline {name!r}: not in study {study.name}; it has {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def family_search_runs(study: Study, family: Family) -> tuple[Run, ...]:
+    """The runs that a baseline's learning rate is chosen from; none where only one rate is given."""
+    if len(family.rates) == 1:
+        return ()
+    return tuple(
+        family.run(f"search-{family.name}-{rate_name(rate)}-s{seed}", "search", seed, rate)
+        for rate in family.rates
+        for seed in study.runs.search_seeds
+    )
+
+
+def family_runs(study: Study, family: Family) -> tuple[Run, ...]:
+    """A baseline's runs at the rate its search chose, one a seed."""
+    return tuple(family.run(f"{family.name}-s{seed}", family.kind, seed) for seed in study.runs.seeds)
+
+
 def full_runs(study: Study) -> tuple[Run, ...]:
     """The full-parameter runs, one a seed."""
     return tuple(Run(f"full-s{seed}", "full", seed=seed) for seed in study.runs.seeds)
@@ -80,7 +148,10 @@ def layer_runs(study: Study) -> tuple[Run, ...]:
 
 def all_runs(study: Study) -> tuple[Run, ...]:
     """Every run of the study, in the order the graph needs them."""
-    return (BASE, *search_runs(study), *full_runs(study), *layer_runs(study))
+    baselines = (
+        run for family in families(study) for run in (*family_search_runs(study, family), *family_runs(study, family))
+    )
+    return (BASE, *search_runs(study), *full_runs(study), *layer_runs(study), *baselines)
 
 
 def find_runs(study: Study, names: list[str]) -> tuple[Run, ...]:
@@ -109,9 +180,9 @@ def find_job(study: Study, name: str) -> Job:
 
 
 def _grouped(runs: tuple[Run, ...], most: int) -> Iterator[Job]:
-    adaptations: dict[tuple[Kind, tuple[int, ...], float | None], list[Run]] = {}
+    adaptations: dict[tuple[Kind, str | None, tuple[int, ...], float | None], list[Run]] = {}
     for run in runs:
-        adaptations.setdefault((run.kind, run.layers, run.learning_rate), []).append(run)
+        adaptations.setdefault((run.kind, run.family, run.layers, run.learning_rate), []).append(run)
     for members in adaptations.values():
         for start in range(0, len(members), most):
             group = tuple(members[start : start + most])

@@ -27,6 +27,7 @@ _DISTRIBUTIONS = (
     "torch",
     "transformers",
     "trl",
+    "peft",
     "accelerate",
     "datasets",
     "tokenizers",
@@ -35,9 +36,12 @@ _DISTRIBUTIONS = (
     "pandas",
     "scipy",
     "pyarrow",
+    "math-verify",
+    "latex2sympy2_extended",
+    "sympy",
 )
-# Worlds that not every installation has.
-_OPTIONAL = ("textworld-express", "scienceworld", "alfworld", "textworld")
+# vLLM, worlds and readers of models, that not every installation has.
+_OPTIONAL = ("vllm", "gguf", "textworld-express", "scienceworld", "alfworld", "textworld")
 
 
 class Manifest(BaseModel):
@@ -47,7 +51,8 @@ class Manifest(BaseModel):
         fingerprint: the digest of ``settings``.
         settings: all that decided the result, as it was hashed.
         files: the content hash (sha256) of every file this work left, by path relative to the run's folder
-            (absolute for a model that is used where it lies).
+            (absolute for a model that is used where it lies; relative to its snapshot for one of the hub, whose
+            repository and commit ``details`` names).
         wall_seconds: the time spent, over every start.
         peak_memory_bytes: the largest resident set of the process during the work; on a GPU, the largest
             amount that torch had allocated there.
@@ -82,14 +87,35 @@ def read_manifest(folder: Path, name: str = RUN_MANIFEST) -> Manifest | None:
         return None
 
 
-def damage(folder: Path, manifest: Manifest) -> list[str]:
-    """Say what is wrong with the files a manifest names; an empty list means that all are as they were made."""
-    found = []
+def files_folder(folder: Path, manifest: Manifest) -> Path | None:
+    """Where the files of a manifest lie: beside it, or in the local cache for a model of the hub.
+
+    None where the cache does not hold the model: its commit says what it is, and it is fetched when it is needed.
+    """
+    if "commit" not in manifest.details:
+        return folder
+    from onelayer.hub import cached
+
+    return cached(manifest.details["repository"], manifest.details["commit"])
+
+
+def damage(folder: Path, manifest: Manifest, thorough: bool = True) -> list[str]:
+    """Say what is wrong with the files a manifest names; an empty list means that all are as they were made.
+
+    Args:
+        folder: where the manifest lies.
+        manifest: what names the files.
+        thorough: hash every file; else only see that it is there.
+    """
+    found: list[str] = []
+    place = files_folder(folder, manifest)
+    if place is None:
+        return found
     for name, sha in manifest.files.items():
-        path = folder / name
+        path = place / name
         if not path.is_file():
             found.append(f"{path}: missing")
-        elif file_sha256(path) != sha:
+        elif thorough and file_sha256(path) != sha:
             found.append(f"{path}: its sha256 is not the one its manifest records")
     return found
 
@@ -104,15 +130,20 @@ def write_manifest(
     peak_memory_bytes: int,
     details: dict[str, Any],
     name: str = RUN_MANIFEST,
+    place: Path | None = None,
 ) -> Manifest:
-    """Hash the files and write the manifest beside them, last and atomically: from then on the work is done."""
+    """Hash the files and write the manifest beside them, last and atomically: from then on the work is done.
+
+    ``place`` is where the files lie that are named relative to it, where that is not ``folder`` itself.
+    """
+    place = place or folder
     manifest = Manifest(
         study=study,
         run=run,
         fingerprint=digest(payload),
         settings=payload,
         files={
-            str(path.relative_to(folder) if path.is_relative_to(folder) else path): file_sha256(path) for path in files
+            str(path.relative_to(place) if path.is_relative_to(place) else path): file_sha256(path) for path in files
         },
         versions=_versions(),
         git_commit=git_commit(),

@@ -1,4 +1,4 @@
-"""Models: made small here, read from a folder, and given back as base + what a run trained."""
+"""Models: made small here, read from a folder or the hub, and given back as base + what a run trained."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
-from onelayer.config import MicroModel, Study
+from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.manifest import Manifest, damage, read_manifest
+from onelayer.fetch import fetch_model
+from onelayer.lora import merge_adapters, read_lora
+from onelayer.manifest import Manifest, damage, files_folder, read_manifest
+from onelayer.model_settings import MicroModel
 from onelayer.store import ADAPTED, disk_errors, replacing, run_folder
 
 # What transformers and TRL deprecate among themselves is no news to a user, and a bar a file no progress.
@@ -70,14 +73,18 @@ def make_micro_model(settings: MicroModel, tokenizer: PreTrainedTokenizerFast, s
 
 
 def base_manifest(study: Study) -> Manifest:
-    """The base's manifest, its files checked against their hashes.
+    """The base's manifest, its files at hand and checked against their hashes.
 
-    Raises UserError where the base phase has not run or a file is not as it was made.
+    A model of the hub that this machine's cache lacks is fetched, at the manifest's commit.
+
+    Raises UserError where the base phase has not run, the model cannot be fetched, or a file is not as it was made.
     """
     folder = run_folder(study.name, "base")
     manifest = read_manifest(folder)
     if manifest is None:
         raise UserError(f"{folder}: no base yet; `onelayer base {study.name}` makes it")
+    if files_folder(folder, manifest) is None:
+        fetch_model(study)
     wrong = damage(folder, manifest)
     if wrong:
         raise UserError("\n".join([*wrong, f"`onelayer base {study.name}` makes the base anew"]))
@@ -85,21 +92,54 @@ def base_manifest(study: Study) -> Manifest:
 
 
 def base_folder(manifest: Manifest) -> Path:
-    """The Hugging Face folder of the base: the run's own, or the one that the study names."""
-    return Path(manifest.details["path"])
+    """The Hugging Face folder of the base: the run's own, the one that the study names, or the hub's in the cache.
+
+    Raises UserError where the cache does not hold it.
+    """
+    if "commit" not in manifest.details:
+        return Path(manifest.details["path"])
+    folder = files_folder(run_folder(manifest.study, "base"), manifest)
+    if folder is None:
+        raise UserError(
+            f"{manifest.details['repository']} at {manifest.details['commit']}: not in the local cache; `onelayer fetch"
+            f" {manifest.study}` gets it"
+        )
+    return folder
 
 
-def weight_files(manifest: Manifest) -> list[Path]:
-    """The safetensors files of a base."""
-    folder = run_folder(manifest.study, "base")
-    return [folder / name for name in manifest.files if name.endswith(".safetensors")]
+def load_base(manifest: Manifest, device: str | torch.device = "cpu", *, attention: str = "sdpa") -> Any:
+    """Load the base. Weights are float32: a reinforcement learning step is below bfloat16's resolution.
 
+    Dropout is off, in training too: the policy that samples must be the one whose probabilities are learned from.
 
-def load_base(manifest: Manifest, device: str | torch.device = "cpu") -> Any:
-    """Load the base. Weights are float32: a reinforcement learning step is below bfloat16's resolution."""
-    model = AutoModelForCausalLM.from_pretrained(
-        base_folder(manifest), dtype=torch.float32, local_files_only=True, trust_remote_code=False
-    )
+    Raises UserError where a tensor is missing from the base's files (transformers would make one up), or has another
+    shape than the configuration says.
+    """
+    folder = base_folder(manifest)
+    try:
+        model, found = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            attn_implementation=attention,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except RuntimeError as error:
+        if "size mismatch" not in str(error) and "mismatched" not in str(error):
+            raise
+        raise UserError(f"{folder}: tensors and config.json do not fit: {' '.join(str(error).split())}") from None
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise UserError(
+            f"{folder}: expected every tensor of {type(model).__name__}, found no {', '.join(missing[:5])}"
+            + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        )
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        elif isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
     return model.to(device)
 
 
@@ -113,6 +153,25 @@ def load_tokenizer(manifest: Manifest) -> Any:
     return tokenizer
 
 
+def model_files(folder: Path) -> list[Path]:
+    """What a Hugging Face model folder consists of, of the files in a folder; sorted."""
+    patterns = ("*.safetensors", "*.safetensors.index.json", "*config.json", "tokenizer*", "*.jinja")
+    others = ("special_tokens_map.json", "vocab*", "merges.txt", "added_tokens.json", "*.model")
+    return sorted({path for pattern in (*patterns, *others) for path in folder.glob(pattern)})
+
+
+def move_files(source: Path, folder: Path) -> list[Path]:
+    """Move a finished model folder's files into a run's, in place of what stood there; returns them, sorted."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in model_files(folder):
+            path.unlink()
+        for path in model_files(source):
+            path.chmod(0o644)
+            shutil.move(path, folder / path.name)  # unfinished work may lie on another disk
+    return model_files(folder)
+
+
 def save_adapted(model: Any, names: frozenset[str], path: Path) -> None:
     """Write only what a run trained, atomically (safetensors; a tied tensor once)."""
     tensors = {
@@ -123,10 +182,14 @@ def save_adapted(model: Any, names: frozenset[str], path: Path) -> None:
 
 
 def adapt(model: Any, path: Path) -> None:
-    """Lay a run's tensors over the base, in place.
+    """Lay a run's tensors over the base, in place; adapters are merged into the weights they stand on.
 
     Raises UserError where the file names a tensor that the model lacks or gives it another shape.
     """
+    lora = read_lora(path)
+    if lora is not None:
+        merge_adapters(model, lora, path)
+        return
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, tensor in load_file(path).items():
@@ -153,7 +216,7 @@ def export_model(study: Study, run: str, target: Path) -> None:
     wrong = damage(folder, manifest)
     if wrong:
         raise UserError("\n".join(wrong))
-    model = load_base(base)
+    model = load_base(base, attention=study.model.attention)
     if run != "base":
         adapt(model, folder / ADAPTED)
     partial = target.with_name(f".{target.name}.partial")

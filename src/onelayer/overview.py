@@ -5,52 +5,59 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from onelayer.config import Study
+from onelayer.console import console
 from onelayer.grid import Run, all_runs
 from onelayer.records import read_scores
 from onelayer.state import StudyState
 from onelayer.store import PROGRESS, is_held, work_folder
-
-
-def _console() -> Console:
-    console = Console()
-    # Into a file or a pipe nothing may be cut off at the width of a terminal that is not there.
-    return console if console.is_terminal else Console(width=200)
+from onelayer.suite.scores import read_suite_scores
+from onelayer.suite.standing import SuiteState, scored_runs
 
 
 def print_plan(studies: Sequence[Study]) -> None:
     """Print every run of the studies: what is done and what would run."""
-    console = _console()
+    out = console()
     for study in studies:
         state = StudyState(study, preview=True)
-        table = Table("run", "layers", "training", "evaluation", title=f"{study.name} ({study.algorithm})")
-        to_train, to_evaluate = [], []
+        suite, scored = SuiteState(study, state), scored_runs(study)
+        columns = ("run", "layers", "training", "evaluation", *(("suite",) if scored else ()))
+        table = Table(*columns, title=f"{study.name} ({study.algorithm})")
+        to_train, to_evaluate, to_score = [], [], []
         for run in all_runs(study):
             training, evaluation = state.training(run), state.evaluation(run)
             if not training.done:
                 to_train.append(run.name)
             if not evaluation.done:
                 to_evaluate.append(run.name)
-            table.add_row(
+            row = [
                 run.name,
-                _layers(run),
+                _layers(run, state.best_layer),
                 "done" if training.done else f"would train: {training.reason}",
                 "done" if evaluation.done else f"would sample: {evaluation.reason}",
-            )
-        console.print(table)
-        console.print(f"{study.name}: would train {_listed(to_train)}", highlight=False)
-        console.print(f"{study.name}: would sample {_listed(to_evaluate)}", highlight=False)
+            ]
+            if run in scored:
+                standing = suite.run(run)
+                row.append("done" if standing.done else f"would score: {standing.reason}")
+                if not standing.done:
+                    to_score.append(run.name)
+            table.add_row(*row)
+        out.print(table)
+        out.print(f"{study.name}: would train {_listed(to_train)}", highlight=False)
+        out.print(f"{study.name}: would sample {_listed(to_evaluate)}", highlight=False)
+        if scored:
+            out.print(f"{study.name}: would score on the suite {_listed(to_score)}", highlight=False)
 
 
 def print_status(studies: Sequence[Study]) -> None:
     """Print where every run of the studies stands."""
-    console = _console()
+    out = console()
     for study in studies:
         state = StudyState(study)
-        table = Table("run", "state", "select", "report", title=study.name)
+        suite, scored = SuiteState(study, state), scored_runs(study)
+        table = Table("run", "state", "select", "report", *(("suite",) if scored else ()), title=study.name)
         finished = 0
         runs = all_runs(study)
         for run in runs:
@@ -60,14 +67,31 @@ def print_status(studies: Sequence[Study]) -> None:
                 scores = read_scores(study.name, run.name)
                 select = f"{scores['select']['score']:.3f}"
                 report = f"{scores['report']['score']:.3f}" if "report" in scores else "not sampled"
-            table.add_row(run.name, _state_of(study, state, run), select, report)
-        console.print(table)
-        console.print(f"{study.name}: {finished} of {len(runs)} runs are trained and evaluated", highlight=False)
+            row = [run.name, _state_of(study, state, run), select, report]
+            if scored:
+                row.append(_suite_of(study, suite, run) if run in scored else "not scored")
+            table.add_row(*row)
+        out.print(table)
+        out.print(f"{study.name}: {finished} of {len(runs)} runs are trained and evaluated", highlight=False)
 
 
-def _layers(run: Run) -> str:
+def _suite_of(study: Study, suite: SuiteState, run: Run) -> str:
+    """How many benchmarks a run is scored on, and, of all, its composites."""
+    done = sum(suite.benchmark(run, benchmark).done for benchmark in study.suite)
+    if not suite.run(run).done:
+        return f"{done} of {len(study.suite)} benchmarks"
+    figures = read_suite_scores(study.name, run.name)["composites"]
+    found = [f"{name} {row['score']:.3f}" for name, row in figures.items() if row["score"] is not None]
+    return ", ".join(found) or f"{done} benchmarks"
+
+
+def _layers(run: Run, best: int | None) -> str:
     if run.kind == "base":
         return "none"
+    if run.lora is not None:
+        return f"adapters of rank {run.lora.rank}"
+    if run.best:
+        return "best on select" if best is None else f"{best} (best on select)"
     return ", ".join(map(str, run.layers)) or "all parameters"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onelayer.config import Study
+from onelayer.errors import UserError
 from onelayer.grid import BASE, Run, jobs
 from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
@@ -21,8 +22,10 @@ from onelayer.store import (
     problems_file,
     run_folder,
     study_page,
+    suite_folder,
     write_json,
 )
+from onelayer.suite.standing import SuiteState, benchmark_manifest, scored_jobs
 
 
 def prepare_phase(study: Study) -> None:
@@ -40,9 +43,14 @@ def base_phase(study: Study) -> None:
     """Make the base where it is not there already."""
 
     def work(study: Study, _: Run) -> None:
-        from onelayer.pretraining import make_base
+        if study.model.kind == "micro":
+            from onelayer.pretraining import pretrain_base
 
-        make_base(study)
+            pretrain_base(study, study.model)
+        else:
+            from onelayer.pinning import pin_base
+
+            pin_base(study, study.model)
 
     _each(study, [BASE], "trained", work, lambda state, run: state.training(run))
     _leave_receipt(study, BASE.name, [BASE], "trained", RUN_MANIFEST)
@@ -74,6 +82,38 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
 
 
+def suite_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
+    """Score the runs on the evaluation suite where they have no valid records of it.
+
+    Raises UserError where the study names no suite, or a run is the search's.
+    """
+    if not study.suite:
+        raise UserError(f"{study.name}: evaluation.suite names no benchmark, so there is nothing to score a run on")
+    for run in runs:
+        if run.kind == "search":
+            raise UserError(f"{study.name}/{run.name}: the search's runs choose a rate and are not scored on the suite")
+
+    def work(study: Study, run: Run) -> None:
+        from onelayer.suite.run import score_run
+
+        score_run(study, run)
+
+    _each(study, runs, "scored on the suite", work, lambda state, run: SuiteState(study, state).run(run))
+    if job is not None:
+        receipt: dict[str, dict[str, dict[str, str]]] = {}
+        for run in runs:
+            receipt[run.name] = {}
+            for benchmark in study.suite:
+                folder = suite_folder(study.name, run.name)
+                manifest = read_manifest(folder, benchmark_manifest(benchmark.name))
+                assert manifest is not None  # it was written, or found whole, a moment ago
+                receipt[run.name][benchmark.name] = {
+                    "fingerprint": manifest.fingerprint,
+                    "content": manifest.content,
+                }
+        write_json(job_receipt(study.name, job, "suite"), receipt)
+
+
 def verify(study: Study, thorough: bool) -> list[str]:
     """Hold a study's manifests against its settings and files, and take back each receipt that is not true.
 
@@ -91,16 +131,23 @@ def verify(study: Study, thorough: bool) -> list[str]:
     whole = is_prepared(study)
     if not whole:
         prepared_receipt(study.name).unlink(missing_ok=True)
+    suite = SuiteState(study, state)
+    scored = scored_jobs(study)
     for job in jobs(study):
-        for phase, standing_of in (("trained", state.training), ("evaluated", state.evaluation)):
+        phases = [("trained", state.training), ("evaluated", state.evaluation)]
+        if job in scored:
+            phases.append(("suite", suite.run))
+        for phase, standing_of in phases:
             receipt = job_receipt(study.name, job.name, phase)
             standings = {run.name: standing_of(run) for run in job.runs}
             for run_name, standing in standings.items():
-                if standing.reason.startswith("damaged"):
-                    found.append(f"{study.name}/{run_name}: {standing.reason.removeprefix('damaged: ')}")
+                if "damaged: " in standing.reason:
+                    found.append(f"{study.name}/{run_name}: {standing.reason.replace('damaged: ', '')}")
             if not receipt.exists() or not all(standing.done for standing in standings.values()):
                 receipt.unlink(missing_ok=True)
                 whole = False
+    for path in state.void_choices():
+        path.unlink()
     if not whole:
         analysis_file(study.name).unlink(missing_ok=True)
         study_page(study.name).unlink(missing_ok=True)

@@ -1,41 +1,27 @@
-"""The base phase: a micro model learns its task's corpus; a model from a folder is resolved and pinned."""
+"""The base phase of a micro model: it learns its task's corpus."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import TrainingArguments
 
-from onelayer.config import FolderModel, MicroModel, Study
-from onelayer.errors import UserError
+from onelayer.config import Study
 from onelayer.fingerprint import base_settings, digest
 from onelayer.grid import BASE
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import make_micro_model, make_micro_tokenizer
+from onelayer.model_settings import MicroModel
+from onelayer.models import make_micro_model, make_micro_tokenizer, move_files
 from onelayer.store import HISTORY, disk_errors, run_folder, work_folder, write_json
 from onelayer.tasks import make_corpus
 from onelayer.tasks.contract import Line
 from onelayer.training import ResumableMixin, Workplace, WorkplaceCallback, run_trainer, use_threads
 
 _IGNORED = -100  # the label that torch's cross-entropy leaves out
-
-
-def make_base(study: Study) -> None:
-    """Make the base of a study and its manifest.
-
-    Raises UserError where a folder's model cannot be used, or the disk is full.
-    """
-    folder = run_folder(study.name, BASE.name)
-    if study.model.kind == "micro":
-        use_threads(study.resources.base_threads)
-        _pretrain(study, study.model, folder)
-    else:
-        _pin(study, study.model, folder)
 
 
 class _Lines(Dataset[dict[str, list[int]]]):
@@ -76,7 +62,13 @@ def _collate(rows: list[dict[str, list[int]]], pad_id: int) -> dict[str, torch.T
     return {"input_ids": ids, "labels": labels}
 
 
-def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
+def pretrain_base(study: Study, settings: MicroModel) -> None:
+    """Make a micro model, teach it its task's corpus, and write it as a study's base, with its manifest.
+
+    Raises UserError where the disk is full.
+    """
+    use_threads(study.resources.base_threads)
+    folder = run_folder(study.name, BASE.name)
     payload = base_settings(study)
     recipe = settings.pretraining
     meter = Meter()
@@ -113,16 +105,12 @@ def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
 
     partial = work_folder(study.name, BASE.name) / "folder"
     shutil.rmtree(partial, ignore_errors=True)
-    with disk_errors(folder):
+    with disk_errors(partial):
         model.cpu().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in partial.iterdir():
-            path.chmod(0o644)
-            shutil.move(path, folder / path.name)  # unfinished work may lie on another disk
+    files = move_files(partial, folder)
     history = [{"step": row["step"], "loss": row["loss"]} for row in trainer.state.log_history if "loss" in row]
     write_json(folder / HISTORY, history)
-    files = [path for path in sorted(folder.iterdir()) if path.name in _made_by_save(folder)]
     write_manifest(
         folder,
         study.name,
@@ -134,31 +122,3 @@ def _pretrain(study: Study, settings: MicroModel, folder: Path) -> None:
         {"path": str(folder), "parameters": sum(p.numel() for p in model.parameters())},
     )
     workplace.discard()
-
-
-def _made_by_save(folder: Path) -> set[str]:
-    """What a Hugging Face model folder consists of."""
-    patterns = ("*.safetensors", "*.safetensors.index.json", "*config.json", "tokenizer*", "*.jinja")
-    others = ("special_tokens_map.json", "vocab*", "merges.txt", "added_tokens.json", "*.model")
-    return {path.name for pattern in (*patterns, *others) for path in folder.glob(pattern)}
-
-
-def _pin(study: Study, settings: FolderModel, folder: Path) -> None:
-    """Record the content of a model folder, which stays where it is."""
-    meter = Meter()
-    source = settings.path
-    files = sorted(source / name for name in _made_by_save(source))
-    if not any(path.suffix == ".safetensors" for path in files):
-        raise UserError(f"{source}: expected model.safetensors (or its shards), found none")
-    if not any(path.name.startswith("tokenizer") for path in files):
-        raise UserError(f"{source}: expected a tokenizer (tokenizer.json), found none")
-    write_manifest(
-        folder,
-        study.name,
-        BASE.name,
-        base_settings(study),
-        [path.absolute() for path in files],
-        meter.seconds,
-        meter.peak_memory_bytes,
-        {"path": str(source)},
-    )

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.errors import UserError
 from onelayer.store import RECORDS, SCORES, read_json, replacing, run_folder
 
@@ -43,15 +44,17 @@ def read_records(study: str, run: str) -> pd.DataFrame:
 
     Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
     """
-    path = run_folder(study, run) / RECORDS
+    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}")
+
+
+def read_record_file(path: Path, made_by: str) -> pd.DataFrame:
+    """Read one file of records. Raises UserError, naming the command that makes it, where it is none."""
     try:
         table = pq.read_table(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no records yet; `onelayer evaluate {study} {run}` makes them") from None
+        raise UserError(f"{path}: no records yet; `{made_by}` makes them") from None
     except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path}: expected Parquet, found: {error}; `onelayer evaluate {study} {run}` makes it anew"
-        ) from None
+        raise UserError(f"{path}: expected Parquet, found: {error}; `{made_by}` makes it anew") from None
     if table.schema.names != SCHEMA.names:
         raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {table.schema.names}")
     frame: pd.DataFrame = table.to_pandas()
@@ -70,13 +73,21 @@ def problem_means(records: pd.DataFrame, split: str) -> pd.Series:
     A sample whose judgement broke is neither right nor wrong and counts for nothing. Returns a float series of as many
     values as the split has problems. Raises UserError where every sample of a problem broke.
     """
-    chosen = records[(records["split"] == split) & (records["decoding"] == "sample")]
-    judged = chosen[chosen["status"] != "broken"]
+    return judged_means(records[(records["split"] == split) & (records["decoding"] == "sample")])
+
+
+def judged_means(records: pd.DataFrame) -> pd.Series:
+    """Each problem's share of right answers among these records that were judged, by problem id, sorted.
+
+    Raises UserError where every answer to a problem broke.
+    """
+    judged = records[records["status"] != "broken"]
     means: pd.Series = judged.groupby("problem", sort=True)["correct"].mean()
-    lost = sorted(set(chosen["problem"]) - set(means.index))
+    lost = sorted(set(records["problem"]) - set(means.index))
     if lost:
+        first = records.iloc[0]
         raise UserError(
-            f"records of {chosen['run'].iloc[0]} on {split}: the judgement of every sample of problem {lost[0]} broke"
+            f"records of {first['run']} on {first['split']}: the judgement of every sample of problem {lost[0]} broke"
             f" ({len(lost)} such problems); evaluate the run again once what failed is mended"
         )
     return means
@@ -100,16 +111,20 @@ def aligned(series: list[pd.Series]) -> npt.NDArray[np.float64]:
 def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """The scores of a run by split, with what a score alone hides.
 
-    ``score`` is avg@k: the mean over problems of the share of right samples; ``greedy`` the share of right greedy
+    ``score`` is avg@k: the mean over problems of the share of right samples, and over the problems' sets where there
+    are several (``sets`` then gives each one's own); ``greedy`` the share of right greedy
     answers, null where none could be judged. ``clipped`` and ``unparsed`` are shares of the samples, ``mean_tokens``
     their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
     """
     result = {}
     for split, part in records.groupby("split", sort=True):
         samples = part[part["decoding"] == "sample"]
+        means = problem_means(part, str(split))
+        sets = ProblemSets.of_ids(list(means.index))
         greedy = part[(part["decoding"] == "greedy") & (part["status"] != "broken")]
         result[str(split)] = {
-            "score": float(problem_means(part, str(split)).mean()),
+            "score": sets.score(means.to_numpy()),
+            **({"sets": sets.by_set(means.to_numpy())} if len(sets.names) > 1 else {}),
             "greedy": float(greedy["correct"].mean()) if len(greedy) else None,
             "problems": int(samples["problem"].nunique()),
             "samples": int(samples["sample"].max()) + 1,

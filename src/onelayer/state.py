@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,19 @@ from onelayer.fingerprint import (
     evaluation_payload,
     training_payload,
 )
-from onelayer.grid import BASE, Run, search_runs
+from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
-from onelayer.store import SPLITS, file_sha256, learning_rate_file, problems_file, read_json, run_folder
+from onelayer.store import (
+    SPLITS,
+    file_sha256,
+    learning_rate_file,
+    problems_file,
+    ranking_file,
+    read_json,
+    run_folder,
+)
+from onelayer.study_sources import takes_from_hub
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,8 @@ class StudyState:
         study: the settings to hold the disk against.
         thorough: hash every file that a manifest names; else only see that it is there.
         preview: where the problems on disk are not the ones that the settings ask for, judge by the ones
-            that `prepare` would write, so that a plan names exactly the runs that a change touches.
+            that `prepare` would write, so that a plan names exactly the runs that a change touches; but for
+            problems from the hub, which a plan does not reach for.
     """
 
     def __init__(self, study: Study, thorough: bool = False, preview: bool = False) -> None:
@@ -54,7 +64,7 @@ class StudyState:
         """The content hash of each split; empty where the problems are not prepared."""
         if is_prepared(self._study):
             return {split: file_sha256(problems_file(self._study.name, split)) for split in SPLITS}
-        if self._preview:
+        if self._preview and not takes_from_hub(self._study):
             return {name: split.sha256 for name, split in render(self._study).items()}
         return {}
 
@@ -72,6 +82,46 @@ class StudyState:
         if tried != {run.name: run.learning_rate for run in search_runs(self._study)}:
             return None
         return float(chosen["learning_rate"])
+
+    def family_rate(self, family: Family) -> float | None:
+        """The learning rate of a baseline's runs; None where its own search is not done, or was of other records."""
+        if len(family.rates) == 1:
+            return family.rates[0]
+        chosen = self._choice(learning_rate_file(self._study.name, family.name))
+        if chosen is None or chosen["records"].keys() != {run.name for run in family_search_runs(self._study, family)}:
+            return None
+        return float(chosen["learning_rate"])
+
+    @cached_property
+    def best_layer(self) -> int | None:
+        """The layer ranked first on ``select``; None where no ranking stands, or it was of other records."""
+        ranking = self._choice(ranking_file(self._study.name))
+        if ranking is None or ranking["records"].keys() != {run.name for run in layer_runs(self._study)}:
+            return None
+        return int(ranking["layers"][0]["layer"])
+
+    def void_choices(self) -> list[Path]:
+        """The files of a ranking or of a baseline's chosen rate that no longer follow from the records."""
+        name = self._study.name
+        made: list[tuple[Path, float | None]] = [(ranking_file(name), self.best_layer)]
+        for family in families(self._study):
+            if len(family.rates) > 1:
+                made.append((learning_rate_file(name, family.name), self.family_rate(family)))
+        return [path for path, choice in made if choice is None and path.exists()]
+
+    def _choice(self, path: Path) -> dict[str, Any] | None:
+        """What was chosen from records; None where it is not there or a run's records are others by now."""
+        try:
+            chosen = read_json(path, f"onelayer plan {self._study.name}")
+        except UserError:
+            return None
+        if not isinstance(chosen, dict) or not isinstance(chosen.get("records"), dict):
+            return None
+        for run, content in chosen["records"].items():
+            manifest = read_manifest(run_folder(self._study.name, run), EVALUATION_MANIFEST)
+            if manifest is None or manifest.content != content:
+                return None
+        return chosen
 
     @cached_property
     def _base_content(self) -> str | None:
@@ -94,7 +144,14 @@ class StudyState:
             return "waits for the base"
         if not self.split_shas:
             return "waits for the problems"
-        rate = run.learning_rate if run.learning_rate is not None else self.chosen_rate
+        if run.best:
+            if self.best_layer is None:
+                return "waits for the ranking of the layers"
+            run = replace(run, layers=(self.best_layer,))
+        rate = run.learning_rate
+        if rate is None:
+            family = run.family
+            rate = self.chosen_rate if family is None else self.family_rate(find_family(self._study, family))
         if rate is None:
             return "waits for the learning-rate search"
         return training_payload(self._study, run, rate, self.split_shas["train"], self._base_content)
@@ -112,25 +169,22 @@ class StudyState:
 
     def training(self, run: Run) -> Standing:
         """Where a run's training stands."""
-        return self._standing(run, self._manifest(run), self.expected_training(run))
+        return self.standing(self._folder(run), self._manifest(run), self.expected_training(run))
 
     def evaluation(self, run: Run) -> Standing:
         """Where a run's records stand."""
         manifest = read_manifest(self._folder(run), EVALUATION_MANIFEST)
-        return self._standing(run, manifest, self.expected_evaluation(run))
+        return self.standing(self._folder(run), manifest, self.expected_evaluation(run))
 
-    def _standing(self, run: Run, manifest: Manifest | None, expected: Payload | str) -> Standing:
+    def standing(self, folder: Path, manifest: Manifest | None, expected: Payload | str) -> Standing:
+        """Where a piece of work stands, whose files lie in a folder with a manifest of what decided them."""
         if isinstance(expected, str):
             return Standing(False, expected)
         if manifest is None:
             return Standing(False, "new")
         if manifest.fingerprint != digest(expected):
             return Standing(False, _difference(manifest.settings, expected))
-        folder = self._folder(run)
-        if self._thorough:
-            wrong = damage(folder, manifest)
-        else:
-            wrong = [f"{folder / name}: missing" for name in manifest.files if not (folder / name).is_file()]
+        wrong = damage(folder, manifest, self._thorough)
         return Standing(False, f"damaged: {wrong[0]}") if wrong else _DONE
 
 
@@ -141,7 +195,7 @@ def _difference(old: Payload, new: Payload) -> str:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) == after.get(key):
             continue
-        if key in ("train_split", "base", "weights") or key.startswith("problems."):
+        if key in ("train_split", "base", "weights", "rows") or key.startswith("problems."):
             parts.append(f"{key.replace('_', ' ').replace('problems.', 'problems of ')} changed")
         else:
             parts.append(f"{key} {before.get(key, 'default')} → {after.get(key, 'default')}")

@@ -40,9 +40,29 @@ def problems_file(study: str, split: str) -> Path:
     return study_folder(study) / "problems" / f"{split}.jsonl"
 
 
+def copies_file(study: str) -> Path:
+    """The training problems that were left out as copies of evaluation questions, one JSON object a row."""
+    return study_folder(study) / "problems" / "dropped.jsonl"
+
+
+def commits_file(study: str) -> Path:
+    """Which commit each revision of a hub data set was resolved to."""
+    return study_folder(study) / "commits.json"
+
+
 def run_folder(study: str, run: str) -> Path:
     """All that a run leaves: checkpoint, manifest, records, scores."""
     return study_folder(study) / "runs" / run
+
+
+def suite_folder(study: str, run: str) -> Path:
+    """A run's records on the evaluation suite, a file a benchmark with its manifest beside it."""
+    return run_folder(study, run) / "suite"
+
+
+def suite_scores_file(study: str, run: str) -> Path:
+    """A run's scores on the evaluation suite."""
+    return run_folder(study, run) / "suite.json"
 
 
 def prepared_receipt(study: str) -> Path:
@@ -51,13 +71,18 @@ def prepared_receipt(study: str) -> Path:
 
 
 def job_receipt(study: str, job: str, phase: str) -> Path:
-    """Written when every run of a job has gone through a phase (``trained`` or ``evaluated``)."""
+    """Written when every run of a job has gone through a phase (``trained``, ``evaluated`` or ``suite``)."""
     return study_folder(study) / "jobs" / f"{job}.{phase}.json"
 
 
-def learning_rate_file(study: str) -> Path:
-    """The learning rate that the search chose, with every rate tried and its score."""
-    return study_folder(study) / "learning_rate.json"
+def learning_rate_file(study: str, family: str | None = None) -> Path:
+    """The learning rate that the search chose, the study's or a baseline's own, with every rate tried and its score."""
+    return study_folder(study) / ("learning_rate.json" if family is None else f"rates/{family}.json")
+
+
+def ranking_file(study: str) -> Path:
+    """The layers in the order of their scores on ``select``."""
+    return study_folder(study) / "ranking.json"
 
 
 def study_page(study: str) -> Path:

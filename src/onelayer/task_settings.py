@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from onelayer.settings import Fraction, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.source_settings import (
+    CodeFields,
+    CodeSource,
+    CodeSources,
+    QuestionFields,
+    QuestionSource,
+    QuestionSources,
+    RowsTask,
+    holds_question,
+)
 
 
 class Sizes(Settings):
@@ -33,29 +43,6 @@ class ArithmeticTask(Settings):
         return self
 
 
-class Files(Settings):
-    """The JSONL file each split is drawn from; one file may serve several splits, without overlap."""
-
-    train: Path
-    select: Path
-    report: Path
-
-
-class RowsTask(Settings):
-    """What every domain of the user's own JSON Lines has: its files, the field of the question, and a prompt."""
-
-    files: Files
-    sizes: Sizes
-    question: str
-    prompt: str
-
-    @model_validator(mode="after")
-    def _prompt_has_question(self) -> Self:
-        if "{question}" not in self.prompt:
-            raise ValueError(f"prompt must contain {{question}}, found {self.prompt!r}")
-        return self
-
-
 class SandboxSettings(Settings):
     """The limits of a model's program, and what happens where bubblewrap cannot isolate it.
 
@@ -65,31 +52,77 @@ class SandboxSettings(Settings):
 
     seconds: PositiveFloat = 5.0
     memory_mb: PositiveInt = 512
+    message_mb: PositiveInt = 4
     fallback: Literal["refuse", "limits-only"] = "refuse"
 
 
-class JsonlTask(RowsTask):
-    """Problems from JSON Lines: one object a row, a question field and an answer field."""
+class QuestionsTask(QuestionFields, RowsTask):
+    """Questions with a short answer, from the user's own files or from data sets of the hub."""
 
-    kind: Literal["jsonl"]
-    question: str = "question"
-    answer: str = "answer"
-    answer_after: str | None = None
+    fields_of_rows = tuple(QuestionFields.model_fields)
+
+    kind: Literal["questions"]
+    sources: QuestionSources
     prompt: str = "{question}\n"
-    grading: Literal["exact", "number"] = "number"
+    grading: Literal["exact", "number", "math", "choice"] = "number"
+
+    @model_validator(mode="after")
+    def _prompt_has_options(self) -> Self:
+        for where, source in self.sources.named():
+            assert isinstance(source, QuestionSource)
+            if (source.options is not None) != ("{options}" in self.prompt):
+                raise ValueError(
+                    f"prompt must contain {{options}} exactly where the rows have options, found {self.prompt!r} and"
+                    f" {'options' if source.options else 'none'} in sources.{where}"
+                )
+            if source.options is not None and self.grading == "number":
+                raise ValueError(f"grading number compares numbers, found options in sources.{where}: use exact")
+            if source.answers == "all" and self.grading in ("number", "choice"):
+                raise ValueError(
+                    f"grading {self.grading} compares one answer, found answers: all in sources.{where}: use math"
+                )
+        return self
 
 
-class CodeTask(RowsTask):
-    """Programs judged on tests, from JSON Lines in the manner of HumanEval or MBPP (docs/your-own-model.md)."""
+class CodeTask(CodeFields, RowsTask):
+    """Programs judged on tests, from rows in the manner of HumanEval or MBPP (docs/your-own-model.md)."""
+
+    fields_of_rows = tuple(CodeFields.model_fields)
 
     kind: Literal["code"]
-    question: str = "prompt"
-    tests: str = "test"
-    entry_point: str | None = "entry_point"
-    setup: str | None = None
+    sources: CodeSources
     prompt: str = "{question}"
     complete_prompt: bool = True
     sandbox: SandboxSettings = SandboxSettings()
+
+    @model_validator(mode="after")
+    def _programs_are_whole(self) -> Self:
+        for where, source in self.sources.named():
+            assert isinstance(source, CodeSource)
+            if source.format in ("livecodebench", "deepcoder") and self.complete_prompt:
+                raise ValueError(
+                    f"complete_prompt must be false where questions are no code, found true and format {source.format}"
+                    f" in sources.{where}"
+                )
+        return self
+
+
+class ReasoningGymTask(Settings):
+    """Problems that a data set of reasoning-gym generates and judges; ``parameters`` are the data set's own."""
+
+    kind: Literal["reasoning-gym"]
+    dataset: Annotated[str, Field(min_length=1)]
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    sizes: Sizes
+    prompt: str = "{question}\n"
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        holds_question(self.prompt)
+        for key in ("seed", "size"):
+            if key in self.parameters:
+                raise ValueError(f"parameters.{key} is the study's to set, found {self.parameters[key]!r}")
+        return self
 
 
 class ExpressionsTask(Settings):
@@ -160,8 +193,9 @@ class AlfworldTask(WorldSettings):
 
 TaskSettings: TypeAlias = (
     ArithmeticTask
-    | JsonlTask
+    | QuestionsTask
     | CodeTask
+    | ReasoningGymTask
     | ExpressionsTask
     | HouseholdTask
     | TextWorldExpressTask
@@ -172,10 +206,3 @@ TaskSettings: TypeAlias = (
 # The domains by what they can do: teach a micro model, and play episodes.
 WITH_CORPUS = ("arithmetic", "expressions", "household")
 WORLDS = ("household", "textworld-express", "scienceworld", "alfworld")
-
-
-def source_files(task: TaskSettings | RowsTask) -> tuple[Path, ...]:
-    """The user's own files that a domain's problems come from."""
-    if not isinstance(task, RowsTask):
-        return ()
-    return tuple(dict.fromkeys((task.files.train, task.files.select, task.files.report)))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from onelayer.adaptation import apply_adaptation, check_moved
+from onelayer.adaptation import apply_adaptation, check_moved, tensor_hashes
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
+from onelayer.lora import check_targets, peft_config, save_adapters
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import base_folder, base_manifest, load_base, load_tokenizer, save_adapted, weight_files
+from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
+from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
+from onelayer.prompting import prompt_tokens
 from onelayer.rl.agents import AgentTrainer
 from onelayer.rl.episodes import Arena
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config, make_reward, prompt_dataset
+from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
 from onelayer.tasks import make_agent_task, make_task
@@ -52,14 +57,20 @@ def train_run(study: Study, run: Run) -> None:
     payload = StudyState(study).expected_training(run)
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
+    run = replace(run, layers=tuple(payload["layers"]))  # of the best layer's run, known by now
+    if study.generation.backend == "vllm":
+        check_vllm(study.name)
     meter = Meter()
     use_threads(study.resources.threads)
-    base = base_manifest(study)
+    base = usable_base(study)
     problems = read_problems(study, "train")
     workplace = Workplace(study.name, study.seed, run.name, digest(payload), study.resources.save_every_seconds)
-    model = load_base(base)
+    model = load_base(base, attention=study.model.attention)
+    hashes = tensor_hashes(model)
     # TRL reads the reference model from the path that the configuration names.
     model.config._name_or_path = str(base_folder(base))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    check_targets(study, model)
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
     common: dict[str, Any] = {
@@ -69,8 +80,12 @@ def train_run(study: Study, run: Run) -> None:
         "callbacks": [callback],
         "trained_names": names,
         "workplace": workplace,
+        "chat": study.model.chat,
+        "stop": study.model.stop,
+        "peft_config": None if run.lora is None else peft_config(run.lora),
     }
-    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, study.precision, study.algorithm)
+    precision = study.model.precision
+    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
@@ -81,11 +96,22 @@ def train_run(study: Study, run: Run) -> None:
             run_trainer(trainer, workplace)
     else:
         with closing(Grader(make_task(study), study.grading)) as grader:
-            trainer = OneLayerGRPOTrainer(args=config(), reward_funcs=make_reward(grader, problems), **common)
+            trainer = OneLayerGRPOTrainer(
+                args=config(),
+                reward_funcs=make_reward(grader, problems),
+                rows_at_once=study.generation.batch_size,
+                **common,
+            )
+            if study.generation.backend == "vllm":
+                tokenizer = common["processing_class"]
+                prompts = prompt_tokens(tokenizer, [problem.prompt for problem in problems], study.model.chat)
+                limit = study.training.max_tokens
+                engine = open_engine(study.generation, model, trainer.accelerator, tokenizer, prompts, limit)
+                trainer.sample_with(VllmSampler(engine, names, study.generation))
             run_trainer(trainer, workplace)
 
     model = trainer.accelerator.unwrap_model(trainer.model)
-    moved = check_moved(model, weight_files(base), trainer.optimizer, names)
+    moved = check_moved(model, hashes, trainer.optimizer, names, trainer.adapters_at_start)
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
@@ -93,7 +119,10 @@ def train_run(study: Study, run: Run) -> None:
             flush=True,
         )
     folder = run_folder(study.name, run.name)
-    save_adapted(model, names, folder / ADAPTED)
+    if run.lora is None:
+        save_adapted(model, names, folder / ADAPTED)
+    else:
+        save_adapters(model, names, run.lora, folder / ADAPTED)
     # A step whose every judgement broke has no reward: no number is kept for it.
     # TRL takes an episode's row for one answer, which no end token ends: its share of clipped ones says nothing there.
     curves = {theirs: ours for theirs, ours in _CURVES.items() if not (study.is_agent and ours == "clipped")}
@@ -114,6 +143,7 @@ def train_run(study: Study, run: Run) -> None:
         {
             "kind": run.kind,
             "layers": list(run.layers),
+            **({} if run.lora is None else {"lora": payload["lora"]}),
             "training_seed": run.seed,
             "learning_rate": payload["learning_rate"],
             "moved": moved,
@@ -124,7 +154,7 @@ def train_run(study: Study, run: Run) -> None:
                 * study.training.group_size
             ),
             "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
-            "parameters": sum(p.numel() for p in model.parameters()),
+            "parameters": parameters,
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,

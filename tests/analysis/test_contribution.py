@@ -15,10 +15,11 @@ from onelayer.analysis.contribution import (
     relative_depth,
     scan,
 )
+from onelayer.analysis.problem_sets import ProblemSets
 
 
 def bootstrap(problems: int, resamples: int = 2000, seed: int = 1) -> Bootstrap:
-    return Bootstrap(problems, resamples, 0.95, seed)
+    return Bootstrap(ProblemSets.of_ids([str(one) for one in range(problems)]), resamples, 0.95, seed)
 
 
 def test_worked_example_of_the_paper() -> None:

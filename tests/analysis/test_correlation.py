@@ -116,7 +116,7 @@ def test_ranks_of_contributions_are_ranks_of_scores() -> None:
     """Why base and full are not drawn: in every draw with a gain, C orders the layers as their scores do."""
     study = ranking([0.4, 0.5, 0.45, 0.6], luck=1)
     base, full = ranking([0.3], luck=2, seeds=1).runs[0], ranking([0.7], luck=3).runs[0]
-    bootstrap = Bootstrap(300, 200, 0.95, 4)
+    bootstrap = Bootstrap(study.sets, 200, 0.95, 4)
     base_draws, full_draws = bootstrap.scores(base), bootstrap.scores(full)
     scores = np.stack([bootstrap.scores(study.runs[layer]) for layer in range(4)], axis=1)
     contributions = (scores - base_draws[:, None]) / (full_draws - base_draws)[:, None]
@@ -132,7 +132,7 @@ def test_intervals_equal_a_slow_loop() -> None:
     found = correlated(first, second, 100)
     drawn = []
     for one in (first, second):
-        bootstrap = Bootstrap(300, 100, 0.95, derive_seed("correlation", one.seed, one.study))
+        bootstrap = Bootstrap(one.sets, 100, 0.95, derive_seed("correlation", one.seed, one.study))
         drawn.append(np.array([bootstrap.scores(one.runs[layer]) for layer in range(3)]).T)
     slow = []
     for a, b in zip(*drawn, strict=True):

@@ -32,3 +32,19 @@ class OddJudge:
         if completion == "pid":
             return Grade(True, str(os.getpid()))
         return Grade(int(completion) % 2 == 0, completion)
+
+
+class TimedJudge(OddJudge):
+    """The same judge, on answers whose overdue judgement counts as wrong; it says when it was made ready."""
+
+    ready = False
+
+    def get_ready(self) -> None:
+        type(self).ready = True
+
+    @property
+    def overdue(self) -> Grade:
+        return Grade(False, None, "timeout")
+
+    def grade(self, problem: Problem, completion: str) -> Grade:
+        return Grade(True, "ready") if completion == "ready" and self.ready else super().grade(problem, completion)

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from odd_judge import OddJudge
+from odd_judge import OddJudge, TimedJudge
 
 from onelayer.config import Grading
 from onelayer.errors import UserError
@@ -40,6 +40,15 @@ def test_or_is_counted_and_the_others_are_judged_all_the_same() -> None:
     grades = judged(answers, failures="count")
     assert [grade.status for grade in grades] == ["broken" if answer in FAILURES else "ok" for answer in answers]
     assert [grade.correct for grade in grades] == [answer in ("2", "4", "6", "8") for answer in answers]
+
+
+def test_an_overdue_judgement_can_be_the_answer_s_fault() -> None:
+    with closing(Grader(TimedJudge(), Grading(seconds=3))) as grader:
+        grades = grader.grade([(PROBLEM, answer) for answer in ("ready", "hang", "hang", "2", "ready")])
+        assert [grade.correct for grade in grades] == [True, False, False, True, True]
+        assert [grade.status for grade in grades] == ["ok", "timeout", "timeout", "ok", "ok"]
+        with pytest.raises(GradingError, match="died"):  # death is the judge's failure all the same
+            grader.grade([(PROBLEM, "die")])
 
 
 def test_a_judge_that_cannot_work_at_all_always_stops_the_run() -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from onelayer.config import Grading, MicroModel
+from onelayer.config import Grading
 from onelayer.grading.worker import GradingError
+from onelayer.model_settings import MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.rl.episodes import Arena, line_ends
 from onelayer.rl.rollout import Decoding

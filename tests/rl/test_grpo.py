@@ -10,8 +10,9 @@ import torch
 from datasets import Dataset
 
 from onelayer.adaptation import AdaptationError, apply_adaptation
-from onelayer.config import MicroModel, Training
+from onelayer.config import Training
 from onelayer.grid import Run
+from onelayer.model_settings import MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.training import Workplace
@@ -86,6 +87,17 @@ def test_microbatches_change_no_result(tmp_path: Path) -> None:
         results.append(weights(trainer))
     for name, one in results[0].items():
         assert torch.allclose(one, results[1][name], atol=1e-5), name
+
+
+def test_sampling_in_batches_changes_no_result(tmp_path: Path) -> None:
+    results = []
+    for rows_at_once in (None, 5):
+        trainer = make(tmp_path, LAYER, training())
+        trainer._rows_at_once = rows_at_once
+        trainer.train()
+        results.append(weights(trainer))
+    for name, one in results[0].items():
+        assert torch.allclose(one, results[1][name], atol=1e-7), name
 
 
 def test_minibatches_and_epochs_reuse_a_batch_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from onelayer.rl.rollout import Conversation, Decoding, generate, row_seeds
+from onelayer.rl.rollout import Conversation, Decoding, generate, generate_in_batches, row_seeds
 
 PAD, END = 0, 1
 
@@ -36,6 +36,26 @@ def test_greedy_equals_transformers_generate_row_by_row(model: Any) -> None:
     for prompt, answer in zip(PROMPTS, answers, strict=True):
         expected = model.generate(input_ids=torch.tensor([prompt]), generation_config=settings)[0, len(prompt) :]
         assert answer == expected.tolist()
+
+
+@pytest.mark.parametrize("temperature", [None, 1.0])
+@pytest.mark.parametrize("rows_at_once", [1, 2, 4, 5, 99, None])
+def test_batches_change_no_answer(model: Any, temperature: float | None, rows_at_once: int | None) -> None:
+    seeds = None if temperature is None else row_seeds(len(PROMPTS), "x")
+    together = generate(model, PROMPTS, decoding(temperature), seeds)
+    assert generate_in_batches(model, PROMPTS, decoding(temperature), seeds, rows_at_once) == together
+
+
+def test_no_batch_is_larger_than_asked_for(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def counted(model: Any, prompts: Any, *rest: Any) -> Any:
+        sizes.append([len(prompt) for prompt in prompts])
+        return generate(model, prompts, *rest)
+
+    monkeypatch.setattr("onelayer.rl.rollout.generate", counted)
+    generate_in_batches(model, PROMPTS, decoding(1.0), row_seeds(len(PROMPTS), "x"), 2)
+    assert sizes == [[1, 2], [2, 4], [6]]  # prompts of like length together
 
 
 def test_an_answer_does_not_depend_on_the_rows_beside_it(model: Any) -> None:

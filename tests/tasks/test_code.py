@@ -25,7 +25,8 @@ needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewr
 
 def task(path: Path, sizes: tuple[int, int, int] = (1, 1, 1), **more: Any) -> Code:
     settings: dict[str, Any] = {
-        "kind": "code", "files": dict.fromkeys(("train", "select", "report"), path),
+        "kind": "code", "sources": dict.fromkeys(("train", "select", "report"), path),
+        "decontamination": None,  # these rows are nearly the same
         "sizes": dict(zip(("train", "select", "report"), sizes, strict=True)), **more,
     }  # fmt: skip
     return Code(CodeTask.model_validate(settings), 0)
@@ -57,8 +58,8 @@ def test_a_row_becomes_a_problem(rows: Path) -> None:
     [
         ({"test": "def check(:"}, "code.jsonl: row 2: expected Python in the tests, found: invalid syntax"),
         ({"prompt": "def f(x"}, r"code.jsonl: row 2: expected Python in the setup, found: '\(' was never closed"),
-        ({"entry_point": None}, "code.jsonl: row 2: expected a value in 'entry_point', found the fields"),
-        ({"test": []}, "code.jsonl: row 2: expected a value in 'test', found the fields"),
+        ({"entry_point": None}, "code.jsonl: row 2: expected a value in 'entry_point', found None"),
+        ({"test": []}, "code.jsonl: row 2: expected a value in 'test', found \\[\\]"),
     ],
 )
 def test_rows_that_cannot_be_used(tmp_path: Path, row: dict[str, Any], message: str) -> None:
@@ -125,7 +126,7 @@ def test_public_rows_go_through_the_loader() -> None:
         prompt="{question}\n{tests}\n",
     )  # fmt: skip
     for made, field in ((human, "canonical_solution"), (mbpp, "code")):
-        rows = [json.loads(line) for line in made.settings.files.train.read_text().splitlines()]
+        rows = [json.loads(line) for line in made.settings.sources.train[0].path.read_text().splitlines()]
         problems = [problem for split in made.splits().values() for problem in split.problems]
         assert len(problems) == (164 if made is human else 480)
         for problem in problems[:20]:

@@ -1,9 +1,8 @@
 rule analyze:
     input:
-        rate="data/{study}/learning_rate.json",
-        records=lambda wildcards: receipts(
-            wildcards, "evaluated", {"base", "search", "full", "layer"}
-        ),
+        rates=lambda wildcards: rates(wildcards.study),
+        records=lambda wildcards: receipts(wildcards, "evaluated"),
+        suite=suite_receipts,
     output:
         "data/{study}/analysis.json",
     log:

@@ -4,7 +4,9 @@ from onelayer import fingerprint, grid
 from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
-from onelayer.task_settings import source_files
+from onelayer.store import learning_rate_file
+from onelayer.suite.standing import local_rows, scored_jobs
+from onelayer.study_sources import source_files
 
 
 def refuse(error):
@@ -47,15 +49,30 @@ def job_runs(wildcards):
     return grid.find_job(study(wildcards.study), wildcards.job).runs
 
 
-def receipts(wildcards, phase, kinds):
-    """The receipts of the study's jobs of these kinds."""
+def receipts(wildcards, phase, wanted=lambda run: True):
+    """The receipts of the study's jobs whose runs are wanted."""
     return [
         f"data/{wildcards.study}/jobs/{job.name}.{phase}.json"
         for job in grid.jobs(study(wildcards.study))
-        if job.runs[0].kind in kinds
+        if wanted(job.runs[0])
+    ]
+
+
+def rates(name):
+    """The files of a study's learning rates: its own, and each baseline's."""
+    baselines = [family.name for family in grid.families(study(name))]
+    return [str(learning_rate_file(name, family)) for family in (None, *baselines)]
+
+
+def suite_receipts(wildcards):
+    """The receipts of the jobs that are scored on the suite; none where the study names no benchmark."""
+    return [
+        f"data/{wildcards.study}/jobs/{job.name}.suite.json"
+        for job in scored_jobs(study(wildcards.study))
     ]
 
 
 wildcard_constraints:
     study=r"[a-z0-9][a-z0-9._-]*",
     job=r"[a-z0-9][a-z0-9.+_-]*",
+    baseline=r"[a-z0-9][a-z0-9-]*",

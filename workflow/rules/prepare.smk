@@ -1,8 +1,6 @@
 rule prepare:
     input:
-        lambda wildcards: [
-            str(path) for path in source_files(study(wildcards.study).task)
-        ],
+        lambda wildcards: [str(path) for path in source_files(study(wildcards.study))],
     output:
         "data/{study}/problems.json",
     log:

@@ -16,7 +16,11 @@ rule base:
 
 rule choose_rate:
     input:
-        lambda wildcards: receipts(wildcards, "evaluated", {"search"}),
+        lambda wildcards: receipts(
+            wildcards,
+            "evaluated",
+            lambda run: run.kind == "search" and run.family is None,
+        ),
     output:
         "data/{study}/learning_rate.json",
     log:
@@ -27,13 +31,48 @@ rule choose_rate:
         "onelayer choose-rate {wildcards.study} 2>&1 | tee {log}"
 
 
+rule choose_baseline_rate:
+    input:
+        lambda wildcards: receipts(
+            wildcards,
+            "evaluated",
+            lambda run: run.kind == "search" and run.family == wildcards.baseline,
+        ),
+    output:
+        "data/{study}/rates/{baseline}.json",
+    log:
+        "logs/{study}/choose_rate.{baseline}.log",
+    params:
+        rates=lambda wildcards: list(
+            grid.find_family(study(wildcards.study), wildcards.baseline).rates
+        ),
+    shell:
+        "onelayer choose-rate {wildcards.study} --baseline {wildcards.baseline} 2>&1 | tee {log}"
+
+
+rule rank_layers:
+    input:
+        lambda wildcards: receipts(
+            wildcards, "evaluated", lambda run: run.kind == "layer"
+        ),
+    output:
+        "data/{study}/ranking.json",
+    log:
+        "logs/{study}/rank.log",
+    shell:
+        "onelayer rank {wildcards.study} 2>&1 | tee {log}"
+
+
 def training_input(wildcards):
     files = {
         "problems": f"data/{wildcards.study}/problems.json",
         "base": f"data/{wildcards.study}/jobs/base.trained.json",
     }
-    if job_runs(wildcards)[0].kind != "search":
-        files["rate"] = f"data/{wildcards.study}/learning_rate.json"
+    run = job_runs(wildcards)[0]
+    if run.kind != "search":
+        files["rate"] = str(learning_rate_file(wildcards.study, run.family))
+    if run.best:
+        files["ranking"] = f"data/{wildcards.study}/ranking.json"
     return files
 
 

@@ -5,8 +5,8 @@
 (arXiv 2607.01232, its definition of layer contribution.) Scores are avg@k over the same problems in every
 run. The paper gives no interval; ours is a paired bootstrap over problems with the seeds as a second level:
 
-- problems are drawn with replacement, the same draw for base, full and layer, so that what makes a problem
-  hard for all of them cancels;
+- problems are drawn with replacement (each benchmark's by themselves), the same draw for base, full and layer, so
+  that what makes a problem hard for all of them cancels;
 - within each draw, the seeds of full and of the layer are drawn with replacement, independently. With m
   seeds such a draw has only (m − 1)/m of their variance; deviations from the mean over seeds are therefore
   stretched by sqrt(m/(m − 1)) (Rao and Wu 1988, JASA 83:231–241). One seed has no such deviation: the
@@ -20,13 +20,16 @@ lie above zero, C is undefined and no number is given.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Matrix: TypeAlias = npt.NDArray[np.float64]
+from onelayer.analysis.problem_sets import Matrix, ProblemSets
+
+# What is held against full training: a layer by its number, a baseline by its name.
+Arm: TypeAlias = int | str
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Contribution:
-    """C of one layer: the figure, its interval, and the figure of each of the layer's seeds."""
+    """C of one layer or baseline: the figure, its interval, and the figure of each of its seeds."""
 
     interval: Interval
     per_seed: tuple[float, ...]
@@ -50,22 +53,22 @@ class Bootstrap:
     """One set of draws, shared by every figure of a study, so that figures can be compared.
 
     Args:
-        problems: how many problems every run holds.
+        sets: the sets of the problems that every run holds.
         resamples: how many draws.
         confidence: the share of draws inside an interval, such as 0.95.
         seed: of the draws.
     """
 
-    def __init__(self, problems: int, resamples: int, confidence: float, seed: int) -> None:
+    def __init__(self, sets: ProblemSets, resamples: int, confidence: float, seed: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(seed))
         self._resamples = resamples
         tail = (1 - confidence) / 2
         self._tails = (tail, 1 - tail)
-        counts = self._generator.multinomial(problems, np.full(problems, 1 / problems), size=resamples)
-        self._weights: Matrix = counts / problems
+        self.sets = sets
+        self._weights = sets.draw(self._generator, resamples)
 
     def scores(self, runs: Matrix) -> Matrix:
-        """Draw the mean score of an arm of a study, such as the full runs.
+        """Draw the score of an arm of a study, such as the full runs.
 
         Args:
             runs: each run's mean by problem, shape (seeds, problems).
@@ -97,15 +100,15 @@ class Scan:
         base: S_base and its interval.
         full: S_full and its interval.
         gain: S_full − S_base and its interval.
-        scores: S_k and its interval, by layer.
-        contributions: C(k) by layer; None where the gain is not clearly above zero.
+        scores: S_k and its interval, by layer or baseline.
+        contributions: C(k), or a baseline's share of the gain; None where the gain is not clearly above zero.
     """
 
     base: Interval
     full: Interval
     gain: Interval
-    scores: dict[int, Interval]
-    contributions: dict[int, Contribution | None]
+    scores: dict[Arm, Interval]
+    contributions: dict[Arm, Contribution | None]
 
     @property
     def defined(self) -> bool:
@@ -113,31 +116,32 @@ class Scan:
         return self.gain.low > 0
 
 
-def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Bootstrap) -> Scan:
-    """Estimate every layer's contribution on one split.
+def scan(base: Matrix, full: Matrix, arms: dict[Arm, Matrix], bootstrap: Bootstrap) -> Scan:
+    """Estimate on one split every layer's contribution, and every baseline's share of the gain by the same formula.
 
     Args:
         base: the base's mean by problem, shape (1, problems).
         full: the full runs' means by problem, shape (seeds, problems).
-        layers: each layer's runs, shape (seeds, problems).
-        bootstrap: the draws.
+        arms: each layer's or baseline's runs, shape (seeds, problems).
+        bootstrap: the draws; they are taken in the order of the arms.
     """
-    base_score, full_score = float(base.mean()), float(full.mean())
+    score_of = bootstrap.sets.score
+    base_score, full_score = score_of(base), score_of(full)
     base_draws, full_draws = bootstrap.scores(base), bootstrap.scores(full)
     gain = bootstrap.interval(full_score - base_score, full_draws - base_draws)
-    scores: dict[int, Interval] = {}
-    contributions: dict[int, Contribution | None] = {}
-    for layer, runs in layers.items():
+    scores: dict[Arm, Interval] = {}
+    contributions: dict[Arm, Contribution | None] = {}
+    for arm, runs in arms.items():
         draws = bootstrap.scores(runs)
-        score = float(runs.mean())
-        scores[layer] = bootstrap.interval(score, draws)
-        contributions[layer] = None
+        score = score_of(runs)
+        scores[arm] = bootstrap.interval(score, draws)
+        contributions[arm] = None
         if gain.low > 0:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratios = np.nan_to_num((draws - base_draws) / (full_draws - base_draws))
-            contributions[layer] = Contribution(
+            contributions[arm] = Contribution(
                 bootstrap.interval(contribution(score, base_score, full_score), ratios),
-                tuple(contribution(float(one), base_score, full_score) for one in runs.mean(axis=1)),
+                tuple(contribution(score_of(one), base_score, full_score) for one in runs),
             )
     return Scan(
         base=bootstrap.interval(base_score, base_draws),
@@ -151,6 +155,11 @@ def scan(base: Matrix, full: Matrix, layers: dict[int, Matrix], bootstrap: Boots
 def contribution(score: float, base: float, full: float) -> float:
     """C of one score. Raises ZeroDivisionError where full equals base."""
     return (score - base) / (full - base)
+
+
+def deviation(figures: Sequence[float]) -> float | None:
+    """The standard deviation over seeds, unbiased in its square (n − 1); None of a single one."""
+    return float(np.std(figures, ddof=1)) if len(figures) > 1 else None
 
 
 def relative_depth(layer: int, layers: int) -> float:

@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from onelayer.analysis.contribution import Bootstrap, Interval, Matrix
+from onelayer.analysis.contribution import Bootstrap, Interval
+from onelayer.analysis.problem_sets import Matrix, ProblemSets
 from onelayer.seeds import derive_seed
 
 # Up to 8 layers every order is counted (8! = 40320); beyond, as many are drawn.
@@ -54,9 +55,14 @@ class Ranking:
     problems: tuple[tuple[str, str], ...]
     runs: dict[int, Matrix]
 
+    @property
+    def sets(self) -> ProblemSets:
+        """The sets of the problems."""
+        return ProblemSets.of_ids([problem for problem, _ in self.problems])
+
     def scores(self, layers: Sequence[int]) -> Matrix:
         """S_k of the layers, shape (layers,)."""
-        return np.array([self.runs[layer].mean() for layer in layers])
+        return np.array([self.sets.score(self.runs[layer]) for layer in layers])
 
     def ties(self, layers: Sequence[int]) -> bool:
         """Whether all these layers score alike, so that there is no ranking."""
@@ -108,7 +114,8 @@ def correlate(first: Ranking, second: Ranking, layers: Sequence[int], resamples:
         p=permutation_p(*scores, derive_seed(*names, "permutation")),
         reliability={
             one.study: reliability(
-                np.stack([one.runs[layer] for layer in layers]), derive_seed(one.seed, one.study, "halves")
+                one.sets.equalized(np.stack([one.runs[layer] for layer in layers])),
+                derive_seed(one.seed, one.study, "halves"),
             )
             for one in (first, second)
         },
@@ -124,7 +131,7 @@ def _bootstraps(first: Ranking, second: Ranking, resamples: int, confidence: flo
     """
 
     def begin(ranking: Ranking, *name: object) -> Bootstrap:
-        return Bootstrap(len(ranking.problems), resamples, confidence, derive_seed("correlation", *name))
+        return Bootstrap(ranking.sets, resamples, confidence, derive_seed("correlation", *name))
 
     if first.problems != second.problems:
         return begin(first, first.seed, first.study), begin(second, second.seed, second.study)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from onelayer.analysis.contribution import Bootstrap, Interval, Scan, ranked, relative_depth, scan
+from onelayer.analysis.baselines import baselines
+from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
+from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, evaluated_splits
-from onelayer.grid import BASE, Run, all_runs, full_runs, layer_runs, search_runs
+from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs, layer_name, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
 from onelayer.records import aligned, problem_means, read_records, summarize
 from onelayer.seeds import derive_seed
@@ -29,6 +32,8 @@ def analyze(study: Study) -> dict[str, Any]:
         standing = state.evaluation(run)
         if not standing.done:
             raise UserError(f"{study.name}/{run.name}: no valid records ({standing.reason})")
+    # A study without a suite has no word of one.
+    suite = {"suite": suite_section(study, state)} if study.suite else {}
     records = {run.name: read_records(study.name, run.name) for run in runs}
     means = {
         split: {run.name: problem_means(records[run.name], split) for run in runs if split in evaluated_splits(run)}
@@ -37,7 +42,11 @@ def analyze(study: Study) -> dict[str, Any]:
     scans = {split: _scan(study, split, means[split]) for split in means}
     summaries = {run.name: summarize(records[run.name]) for run in runs}
     manifests = {run.name: _manifest(study, run) for run in runs}
-    layers = _layers(study, scans["select"], scans["report"])
+    per_seed = _per_seed(runs, summaries)
+    layers = _layers(study, scans["select"], scans["report"], per_seed)
+    best = next(layer for layer in layers if layer["rank"] == 1)
+    search = _search(study)
+    costs = {name: _cost(study, manifest) for name, manifest in manifests.items()}
     result = {
         "study": study.name,
         "algorithm": study.algorithm,
@@ -47,17 +56,23 @@ def analyze(study: Study) -> dict[str, Any]:
         "problems": summaries[BASE.name]["report"]["problems"],
         "samples": study.evaluation.samples,
         "base": asdict(scans["report"].base),
-        "full": {**asdict(scans["report"].full), "per_seed": _per_seed(study, summaries)},
+        "full": {
+            **asdict(scans["report"].full),
+            "per_seed": per_seed["full"],
+            "deviation": deviation(per_seed["full"]),
+        },
         "gain": asdict(scans["report"].gain),
         "defined": scans["report"].defined,
         "layers": layers,
-        "best_layer": next(layer for layer in layers if layer["rank"] == 1),
-        "search": _search(study),
-        "curves": {run.name: _history(study, run) for run in runs if run.kind in ("full", "layer", "search")},
+        "best_layer": best,
+        "baselines": baselines(study, scans["report"], per_seed, best, search["learning_rate"], manifests, costs),
+        "search": search,
+        "curves": {run.name: _history(study, run) for run in runs if run.kind != "base"},
         "summaries": summaries,
-        "cost": {name: _cost(study, manifest) for name, manifest in manifests.items()},
+        "cost": costs,
         "trained_on": _trained_on(manifests),
         "provenance": _provenance(manifests),
+        **suite,
     }
     result["notes"] = _notes(study, result, manifests)
     write_json(analysis_file(study.name), result)
@@ -67,22 +82,24 @@ def analyze(study: Study) -> dict[str, Any]:
 def _scan(study: Study, split: str, means: dict[str, Any]) -> Scan:
     base = aligned([means[BASE.name]])
     bootstrap = Bootstrap(
-        base.shape[1],
+        ProblemSets.of_ids(list(means[BASE.name].index)),
         study.analysis.resamples,
         study.analysis.confidence,
         derive_seed(study.seed, "bootstrap", split),
     )
-    arms: dict[int, list[Any]] = {}
+    arms: dict[Arm, list[Any]] = {}
     for run in layer_runs(study):
         arms.setdefault(run.layers[0], []).append(means[run.name])
+    for family in families(study):  # after the layers, so that their draws are the same with baselines and without
+        arms[family.name] = [means[run.name] for run in family_runs(study, family)]
     full = aligned([means[BASE.name], *(means[run.name] for run in full_runs(study))])[1:]
-    layers = {layer: aligned([means[BASE.name], *arm])[1:] for layer, arm in arms.items()}
-    return scan(base, full, layers, bootstrap)
+    runs = {name: aligned([means[BASE.name], *arm])[1:] for name, arm in arms.items()}
+    return scan(base, full, runs, bootstrap)
 
 
-def _layers(study: Study, select: Scan, report: Scan) -> list[dict[str, Any]]:
+def _layers(study: Study, select: Scan, report: Scan, scores: dict[str, list[float]]) -> list[dict[str, Any]]:
     depth = study.model.layer_count()
-    order = ranked({layer: score.value for layer, score in select.scores.items()})
+    order = ranked({layer: select.scores[layer].value for layer in study.layers})
     rows = []
     for layer in study.layers:
         found = report.contributions[layer]
@@ -95,6 +112,8 @@ def _layers(study: Study, select: Scan, report: Scan) -> list[dict[str, Any]]:
                 "select_score": select.scores[layer].value,
                 "select_contribution": chosen.interval.value if chosen else None,
                 "score": asdict(report.scores[layer]),
+                "score_per_seed": scores[layer_name(layer)],
+                "score_deviation": deviation(scores[layer_name(layer)]),
                 "contribution": asdict(found.interval) if found else None,
                 "per_seed": list(found.per_seed) if found else None,
             }
@@ -102,8 +121,13 @@ def _layers(study: Study, select: Scan, report: Scan) -> list[dict[str, Any]]:
     return rows
 
 
-def _per_seed(study: Study, summaries: dict[str, Any]) -> list[float]:
-    return [summaries[run.name]["report"]["score"] for run in full_runs(study)]
+def _per_seed(runs: tuple[Run, ...], summaries: dict[str, Any]) -> dict[str, list[float]]:
+    """The scores on ``report`` of each setting's seeds, by the setting's name, such as ``full`` or ``layer-07``."""
+    scores: dict[str, list[float]] = {}
+    for run in runs:
+        if run.seed is not None and "report" in summaries[run.name]:
+            scores.setdefault(run.name.removesuffix(f"-s{run.seed}"), []).append(summaries[run.name]["report"]["score"])
+    return scores
 
 
 def _search(study: Study) -> dict[str, Any]:
@@ -134,9 +158,10 @@ def _cost(study: Study, manifest: Manifest) -> dict[str, Any]:
         "train_seconds": manifest.wall_seconds,
         "evaluate_seconds": evaluation.wall_seconds,
         "peak_memory_bytes": manifest.peak_memory_bytes,
-        "checkpoint_bytes": sum(
-            (folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")
-        ),
+        # A model of the hub lies in a cache that this machine need not have; its manifest says how large it is.
+        "checkpoint_bytes": manifest.details["checkpoint_bytes"]
+        if "checkpoint_bytes" in manifest.details
+        else sum((folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")),
         "trained_parameters": manifest.details.get("trained_parameters"),
     }
 
@@ -171,6 +196,11 @@ def _notes(study: Study, result: dict[str, Any], manifests: dict[str, Manifest])
     if result["search"]["at_edge"]:
         rate = result["search"]["learning_rate"]
         notes.append(f"The chosen learning rate {rate:g} is at the edge of those tried.")
+    for row in result["baselines"]:
+        if row["search"] and row["search"]["at_edge"]:
+            notes.append(
+                f"The learning rate {row['learning_rate']:g} chosen for {row['name']} is at the edge of those tried."
+            )
     still = [name for name, manifest in manifests.items() if manifest.details.get("moved") is False]
     if still:
         notes.append(

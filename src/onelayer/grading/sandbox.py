@@ -70,7 +70,8 @@ class Sandbox:
     @classmethod
     def of(cls, settings: SandboxSettings) -> Sandbox:
         """The sandbox that a study asks for."""
-        return cls(Limits(seconds=settings.seconds, memory_mb=settings.memory_mb), settings.fallback)
+        limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb, message_mb=settings.message_mb)
+        return cls(limits, settings.fallback)
 
     def __enter__(self) -> Sandbox:
         return self

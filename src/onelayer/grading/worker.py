@@ -2,6 +2,7 @@
 
 A judge that raises, hangs or answers nonsense says nothing of the answer it was given. What then happens is the study's
 setting (``grading.failures``): the run stops with a message, or the answer counts as broken, neither right nor wrong.
+Where an answer can be such that comparing it never ends, the domain says so (`TimedTask`), and it counts as wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from onelayer.config import Grading
 from onelayer.errors import UserError
-from onelayer.tasks.contract import Grade, Problem, Task
+from onelayer.tasks.contract import Grade, Problem, Task, TimedTask
 
 _SECONDS_TO_START = 120.0
 _SECONDS_TO_END = 5.0
@@ -59,13 +60,12 @@ class Grader:
             pipe.send(answers[len(grades) :])
             while len(grades) < len(answers):
                 found = self._next(pipe)
-                if isinstance(found, Grade):
-                    grades.append(found)
-                    continue
-                stop_unless_counted(
-                    self._settings, answers[len(grades)][0], f"judging an answer failed: {found}", "answers"
-                )
-                grades.append(Grade(False, None, "broken"))
+                if not isinstance(found, Grade):
+                    stop_unless_counted(
+                        self._settings, answers[len(grades)][0], f"judging an answer failed: {found}", "answers"
+                    )
+                    found = Grade(False, None, "broken")
+                grades.append(found)
                 if self._pipe is None:
                     break  # the worker is gone: the rest goes to a new one
         return grades
@@ -97,7 +97,8 @@ class Grader:
         try:
             if not pipe.poll(self._settings.seconds):
                 self.close()
-                return f"no judgement within {self._settings.seconds:g} s"
+                overdue = self._task.overdue if isinstance(self._task, TimedTask) else None
+                return overdue or f"no judgement within {self._settings.seconds:g} s"
             found = pipe.recv()
         except (EOFError, OSError):
             self._process.join(_SECONDS_TO_END)  # its pipe closes a little before it has ended
@@ -114,6 +115,8 @@ class Grader:
 
 def _work(pipe: Connection, task: Task) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the run's to deal with; it then ends this process
+    if isinstance(task, TimedTask):
+        task.get_ready()
     pipe.send("ready")
     while True:
         try:

@@ -89,8 +89,17 @@ def search(analysis: dict[str, Any]) -> str | None:
         return _svg(figure, f"Learning-rate search, study {analysis['study']}")
 
 
+# How the curves of a kind of run look: label, colour, width of the line.
+_CURVES = {
+    "full": ("full training", _GREEN, 1.8),
+    "layer": ("one layer", _BLUE, 0.7),
+    "lora": ("LoRA", _ORANGE, 1.0),
+    "tuned": ("one layer, its own rate", _GREY, 1.0),
+}
+
+
 def curves(analysis: dict[str, Any]) -> str:
-    """What each step's batch earned, smoothed, of the full runs and of every layer's runs."""
+    """What each step's batch earned, smoothed, of the full runs, of every layer's and of the baselines'."""
     with mpl.rc_context({**_STYLE, "svg.hashsalt": f"curves-{analysis['study']}"}):
         figure, axes = _axes(7.2, 3.4)
         drawn: set[str] = set()
@@ -98,12 +107,12 @@ def curves(analysis: dict[str, Any]) -> str:
             kind = run.partition("-")[0]
             if kind == "search":
                 continue
-            label = {"full": "full training", "layer": "one layer"}[kind]
+            label, color, width = _CURVES[kind]
             axes.plot(
                 [row["step"] for row in history],
                 _smoothed(_earned(history)),
-                color=_GREEN if kind == "full" else _BLUE,
-                linewidth=1.8 if kind == "full" else 0.7,
+                color=color,
+                linewidth=width,
                 alpha=1.0 if kind == "full" else 0.5,
                 zorder=3 if kind == "full" else 2,
                 label=None if label in drawn else label,

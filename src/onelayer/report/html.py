@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ def write_report(studies: Sequence[str], options: ReportOptions) -> Path:
     write_bytes(TABLES / "correlations.csv", tables.correlations(pairs).to_csv(index=False).encode())
     for name, make in (
         ("contributions", tables.contributions),
+        ("settings", tables.settings),
+        ("baselines", tables.baselines),
         ("learning_rates", tables.learning_rates),
         ("curves", tables.curves),
     ):
@@ -81,13 +83,15 @@ def _same_data(analyses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]
 
 def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
     def shown(frame: pd.DataFrame) -> str:
-        text: str = frame.drop(columns="study").to_html(
+        text: str = frame.drop(columns="study", errors="ignore").to_html(
             index=False, border=0, na_rep="undefined", float_format=lambda x: f"{x:.{decimals}f}"
         )
         return text
 
-    rates = tables.learning_rates(analysis)
-    rates["learning_rate"] = rates["learning_rate"].map("{:g}".format)
+    rates, baselines = tables.learning_rates(analysis), tables.baselines(analysis)
+    for frame in (rates, baselines):
+        frame["learning_rate"] = frame["learning_rate"].map("{:g}".format)
+    baselines["layer"] = baselines["layer"].astype("string").fillna("all")
     return {
         "analysis": analysis,
         "number": lambda value: f"{value:.{decimals}f}",
@@ -95,8 +99,21 @@ def _study(analysis: dict[str, Any], decimals: int) -> dict[str, Any]:
         "search": figures.search(analysis),
         "curves": figures.curves(analysis),
         "contributions": shown(tables.contributions(analysis)),
-        "learning_rates": shown(rates),
+        "settings": shown(tables.settings(analysis)),
+        "baselines": shown(baselines) if analysis["baselines"] else None,
+        "learning_rates": shown(rates) if len(rates) else None,
         "runs": shown(tables.runs(analysis)),
+        "suite": _suite(analysis["suite"], shown) if "suite" in analysis else None,
+    }
+
+
+def _suite(suite: dict[str, Any], shown: Callable[[pd.DataFrame], str]) -> dict[str, Any]:
+    """What the section of the evaluation suite shows."""
+    return {
+        "scores": shown(tables.suite_scores(suite)),
+        "benchmarks": shown(tables.suite_benchmarks(suite)),
+        "contributions": shown(tables.suite_contributions(suite)),
+        "notes": suite["notes"],
     }
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from onelayer.grid import layer_name
+
 
 def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
     """One row a layer: what the profile figure draws, and each seed's figure."""
@@ -33,21 +35,83 @@ def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
 
 
 def learning_rates(analysis: dict[str, Any]) -> pd.DataFrame:
-    """One row a run of the search; no row where there was none."""
-    chosen = analysis["search"]["learning_rate"]
+    """One row a run of a search, the study's and each baseline's own; no row where there was none."""
+    searches = {"full": analysis["search"]} | {
+        row["name"]: row["search"] for row in analysis["baselines"] if row["search"]
+    }
     return pd.DataFrame(
         [
             {
                 "study": analysis["study"],
+                "searched_on": name,
                 "learning_rate": row["learning_rate"],
                 "seed": row["seed"],
                 "select_score": row["select_score"],
-                "chosen": row["learning_rate"] == chosen,
+                "chosen": row["learning_rate"] == search["learning_rate"],
             }
-            for row in analysis["search"]["search"]
+            for name, search in searches.items()
+            for row in search["search"]
         ],
-        columns=["study", "learning_rate", "seed", "select_score", "chosen"],
+        columns=["study", "searched_on", "learning_rate", "seed", "select_score", "chosen"],
     )
+
+
+def settings(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a setting: its seeds' mean score, their standard deviation, the mean's interval, and each score."""
+    full = analysis["full"]
+    rows = [("full", full, full["deviation"], full["per_seed"])]
+    named = [(layer_name(row["layer"]), row) for row in analysis["layers"]]
+    named += [(row["name"], row) for row in analysis["baselines"] if row["search"] is not None]
+    rows += [(name, row["score"], row["score_deviation"], row["score_per_seed"]) for name, row in named]
+    return pd.DataFrame(
+        [
+            {
+                "study": analysis["study"],
+                "setting": name,
+                "mean": score["value"],
+                "deviation": deviation,
+                "low": score["low"],
+                "high": score["high"],
+                **{f"s{seed}": one for seed, one in zip(analysis["seeds"], per_seed, strict=True)},
+            }
+            for name, score, deviation, per_seed in rows
+        ]
+    )
+
+
+_BASELINES = (
+    "layer", "learning_rate", "score", "score_deviation", "score_low", "score_high", "share_of_gain", "share_low",
+    "share_high", "trained_parameters", "checkpoint_kb", "train_seconds", "search_seconds", "peak_memory_mb",
+)  # fmt: skip
+
+
+def baselines(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row for full training, for the best single layer and for each baseline; no row where there is no baseline."""
+    rows = []
+    for row in analysis["baselines"]:
+        found = row["contribution"] or {"value": None, "low": None, "high": None}
+        rows.append(
+            {
+                "study": analysis["study"],
+                "runs": row["name"],
+                "layer": row["layer"],
+                "learning_rate": row["learning_rate"],
+                "score": row["score"]["value"],
+                "score_deviation": row["score_deviation"],
+                "score_low": row["score"]["low"],
+                "score_high": row["score"]["high"],
+                "share_of_gain": found["value"],
+                "share_low": found["low"],
+                "share_high": found["high"],
+                "trained_parameters": row["trained_parameters"],
+                "checkpoint_kb": row["checkpoint_bytes"] / 1e3,
+                "train_seconds": row["train_seconds"],
+                "search_seconds": row["search_seconds"],
+                "peak_memory_mb": row["peak_memory_bytes"] / 1e6,
+            }
+        )
+    frame = pd.DataFrame(rows, columns=["study", "runs", *_BASELINES])
+    return frame.astype({"layer": "Int64", "trained_parameters": "Int64"})  # whole numbers, even beside a row of none
 
 
 def curves(analysis: dict[str, Any]) -> pd.DataFrame:
@@ -92,6 +156,51 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
         )
     frame = pd.DataFrame(rows)
     return frame.drop(columns=[status for status in _STATUSES if not frame[status].any()])
+
+
+def suite_scores(suite: dict[str, Any]) -> pd.DataFrame:
+    """One row a run: every benchmark's score and every composite's; a composite that lacks a part has none."""
+    rows = []
+    for run, scores in suite["scores"].items():
+        figures = {name: row["score"] for kind in ("benchmarks", "composites") for name, row in scores[kind].items()}
+        rows.append({"run": run, **figures})
+    return pd.DataFrame(rows).astype(dict.fromkeys(suite["composites"], float))
+
+
+def suite_benchmarks(suite: dict[str, Any]) -> pd.DataFrame:
+    """One row a benchmark: how it was sampled and judged, and, of the base, what samples say beyond their mean."""
+    rows = []
+    for name, made in suite["benchmarks"].items():
+        base = suite["scores"]["base"]["benchmarks"][name]
+        most = str(made["k"])
+        rows.append(
+            {
+                "benchmark": name,
+                "category": made["category"],
+                "problems": made["problems"],
+                "samples": made["k"],
+                "temperature": made["made"].get("temperature") or "greedy",
+                "judged by": ", ".join(f"{judge} {version}" for judge, version in made["made"]["graders"].items()),
+                "base": base["score"],
+                "SE": base["se"],
+                "pass@k": base["pass"][most]["value"],
+                "maj@k": base["maj"][most]["value"],
+                "clipped": base["clipped"],
+                "unparsed": base["unparsed"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def suite_contributions(suite: dict[str, Any]) -> pd.DataFrame:
+    """One row a layer: its contribution to every benchmark and composite that has a clear gain."""
+    rows: dict[int, dict[str, Any]] = {}
+    for name, found in suite["contributions"].items():
+        for row in found["layers"]:
+            value = row["contribution"]["value"] if row["contribution"] else None
+            rows.setdefault(row["layer"], {"layer": row["layer"]})[name] = value
+    frame = pd.DataFrame(list(rows.values()))
+    return frame.astype(dict.fromkeys(suite["contributions"], float))
 
 
 _CORRELATIONS = ("kind", "layers", "spearman", "low", "high", "p", "kendall", "kendall_low", "kendall_high", "ceiling")

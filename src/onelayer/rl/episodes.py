@@ -16,6 +16,7 @@ import torch
 
 from onelayer.config import Grading
 from onelayer.grading.worker import stop_unless_counted
+from onelayer.prompting import prompt_tokens
 from onelayer.rl.rollout import Conversation, Decoding
 from onelayer.tasks.contract import AgentTask, Outcome, Problem, View, World, WorldError
 
@@ -140,7 +141,7 @@ class Arena:
                 continue
             going.append(index)
             views.append(view)
-        for index, ids in zip(going, _tokens(tokenizer, [_framed(first, view) for view in views]), strict=True):
+        for index, ids in zip(going, prompt_tokens(tokenizer, [_framed(first, v) for v in views], None), strict=True):
             episodes[index].prompt = ids
         if not going:
             return episodes

@@ -29,10 +29,13 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
-from onelayer.adaptation import check_trainable
+from onelayer.adaptation import check_trainable, tensor_hashes
 from onelayer.config import Training
 from onelayer.grading.worker import Grader
-from onelayer.rl.rollout import Decoding, generate, row_seeds
+from onelayer.model_settings import Chat
+from onelayer.prompting import end_ids, prompt_tokens
+from onelayer.rl.rollout import Decoding, generate_in_batches, row_seeds
+from onelayer.rl.vllm_backend import VllmSampler
 from onelayer.tasks.contract import Problem
 from onelayer.training import ResumableMixin, Workplace
 
@@ -66,6 +69,7 @@ def grpo_config(
         max_grad_norm=settings.max_grad_norm,
         beta=settings.kl,
         use_bias_correction_kl=False,  # TRL's default multiplies the KL by the ratio, which neither paper does
+        router_aux_loss_coef=0.0,  # TRL would add a mixture of experts' balancing loss, which is in no formula here
         epsilon=settings.clip,
         temperature=settings.temperature,
         top_p=1.0,
@@ -91,18 +95,46 @@ def grpo_config(
 
 
 class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
-    """TRL's GRPO trainer, with our sampler and small resume saves."""
+    """TRL's GRPO trainer, with our sampler, our way of putting a problem to the model, and small resume saves."""
 
-    def __init__(self, *args: Any, trained_names: frozenset[str], workplace: Workplace, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *args: Any,
+        trained_names: frozenset[str],
+        workplace: Workplace,
+        chat: Chat | None = None,
+        stop: Sequence[str] = (),
+        rows_at_once: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.trained_names = trained_names
         self._workplace = workplace
-        super().__init__(*args, **kwargs)
-        model = self.accelerator.unwrap_model(self.model)
+        self._sampler: VllmSampler | None = None
+        self._synced_step: int | None = None
+        self._chat = chat
+        self._rows_at_once = rows_at_once
         if not model.get_input_embeddings().weight.requires_grad:
             # With gradient checkpointing, transformers makes the embeddings' output ask for a gradient, at
-            # the start and again after every rollout. That would send the backward pass through every frozen
-            # layer; checkpointing without re-entrance needs no such thing.
+            # the start and again after every rollout (and TRL once more where there are adapters). That would
+            # send the backward pass through every frozen layer; checkpointing without re-entrance needs no such thing.
             model.enable_input_require_grads = lambda: None
+        super().__init__(model, *args, **kwargs)
+        model = self.accelerator.unwrap_model(self.model)
+        self.eos_token_ids = list(end_ids(model, self._tokenizer, stop))
+        # What an adapter starts from is in no base: its hash is kept, to tell afterwards whether it moved.
+        self.adapters_at_start: dict[str, str] = {}
+        if kwargs.get("peft_config") is not None:
+            self.adapters_at_start = {k: sha for k, sha in tensor_hashes(model).items() if k in trained_names}
+
+    def sample_with(self, sampler: VllmSampler) -> None:
+        """Sample with vLLM from now on, and not with the model itself.
+
+        TRL then weighs each token by how likely the model finds it beside the sampler, as it does for vLLM
+        (``vllm_importance_sampling_correction``). It starts no engine of its own, for it was made without.
+        """
+        self._sampler = sampler
+        self.use_vllm = True
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Make the optimizer, and assert that it and the model train what the adaptation says."""
@@ -110,13 +142,19 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         check_trainable(self.accelerator.unwrap_model(self.model), self.optimizer, self.trained_names)
         return optimizer
 
+    def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        return prompt_tokens(self._tokenizer, prompts, self._chat), None, {}
+
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any
-    ) -> tuple[list[list[int]], None]:
-        if self.use_vllm:
-            return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[no-any-return]
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
         with self.sampling(len(prompt_ids), self.max_completion_length) as (model, decoding, seeds):
-            return generate(model, prompt_ids, decoding, seeds), None
+            if self._sampler is None:
+                return generate_in_batches(model, prompt_ids, decoding, seeds, self._rows_at_once), None
+            if self._synced_step != self.state.global_step:
+                self._sampler.sync(model)
+                self._synced_step = self.state.global_step
+            return self._sampler.generate(model, prompt_ids, decoding, seeds)
 
     @contextmanager
     def sampling(self, rows: int, max_tokens: int) -> Iterator[tuple[Any, Decoding, list[int]]]:

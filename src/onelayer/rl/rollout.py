@@ -226,6 +226,30 @@ def generate(
     return Conversation(model, prompts, decoding, seeds).write(last=True)
 
 
+def generate_in_batches(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    decoding: Decoding,
+    seeds: Sequence[int] | None,
+    rows_at_once: int | None,
+) -> list[list[int]]:
+    """Draw one answer a row, so many rows at once (None: all): what bounds the memory of keys and values.
+
+    Prompts of like length go together, so that little of a batch is padding; an answer does not depend on the rows
+    beside it.
+    """
+    if rows_at_once is None or rows_at_once >= len(prompts):
+        return generate(model, prompts, decoding, seeds)
+    order = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
+    answers: dict[int, list[int]] = {}
+    for start in range(0, len(order), rows_at_once):
+        rows = order[start : start + rows_at_once]
+        own_seeds = None if seeds is None else [seeds[row] for row in rows]
+        made = generate(model, [prompts[row] for row in rows], decoding, own_seeds)
+        answers.update(zip(rows, made, strict=True))
+    return [answers[row] for row in range(len(prompts))]
+
+
 def _left_padded(
     prompts: Sequence[Sequence[int]], pad_id: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from onelayer.config import Study
+from onelayer.study_sources import held_out
 from onelayer.task_settings import (
     AlfworldTask,
     ArithmeticTask,
     CodeTask,
     ExpressionsTask,
     HouseholdTask,
-    JsonlTask,
+    QuestionsTask,
+    ReasoningGymTask,
     ScienceWorldTask,
     TextWorldExpressTask,
 )
@@ -19,7 +21,8 @@ from onelayer.tasks.code import Code
 from onelayer.tasks.contract import AgentTask, Corpus, Domain, Task
 from onelayer.tasks.expressions import Expressions
 from onelayer.tasks.household import Household
-from onelayer.tasks.jsonl import Jsonl
+from onelayer.tasks.questions import Questions
+from onelayer.tasks.reasoning_gym import ReasoningGym
 from onelayer.tasks.scienceworld import ScienceWorld
 from onelayer.tasks.textworld_express import TextWorldExpress
 
@@ -29,10 +32,12 @@ def make_domain(study: Study) -> Domain:
     match study.task:
         case ArithmeticTask():
             return Arithmetic(study.task, study.seed)
-        case JsonlTask():
-            return Jsonl(study.task, study.seed)
+        case QuestionsTask():
+            return Questions(study.task, study.seed, held_out(study))
         case CodeTask():
-            return Code(study.task, study.seed)
+            return Code(study.task, study.seed, held_out(study))
+        case ReasoningGymTask():
+            return ReasoningGym(study.task, study.seed)
         case ExpressionsTask():
             return Expressions(study.task, study.seed)
         case HouseholdTask():

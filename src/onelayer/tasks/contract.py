@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-# How a judgement came about. "ok": the answer was judged. "timeout": the model's own program ran out of its time.
-# "crashed": it died, or broke a limit. "broken": the judge or the world failed, which says nothing of the answer.
+# How a judgement came about. "ok": the answer was judged. "timeout": the model's own program, or the comparison of its
+# answer, ran out of its time. "crashed": the program died, or broke a limit. "broken": the judge or the world failed,
+# which says nothing of the answer.
 Status: TypeAlias = Literal["ok", "timeout", "crashed", "broken"]
 
 
@@ -43,11 +44,43 @@ class Grade:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """A training problem that was left out as a copy of an evaluation question.
+
+    Attributes:
+        problem: the training problem.
+        set: the evaluation set.
+        evaluation_id: the question that it copies.
+        overlap: the share of that question that it holds.
+    """
+
+    problem: Problem
+    set: str
+    evaluation_id: str
+    overlap: float
+
+    def as_row(self) -> dict[str, Any]:
+        """The copy as one JSON Lines row."""
+        return self.problem.as_row() | {
+            "set": self.set, "evaluation_id": self.evaluation_id, "overlap": round(self.overlap, 4),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Split:
-    """The problems of a split and, for the receipt, what was left out of it and why."""
+    """The problems of a split and, for the receipt, what was left out of it and why.
+
+    Attributes:
+        problems: the problems.
+        dropped: how many rows were left out, by reason.
+        copies: those left out as copies of evaluation questions; None where no such copies were looked for.
+        sets: for each set of rows that the split is drawn from, where it lies and how many rows it has.
+    """
 
     problems: tuple[Problem, ...]
     dropped: dict[str, int]
+    copies: tuple[Copy, ...] | None = None
+    sets: tuple[dict[str, Any], ...] = ()
 
 
 class Domain(Protocol):
@@ -66,6 +99,18 @@ class Task(Domain, Protocol):
 
     def grade(self, problem: Problem, completion: str) -> Grade:
         """Judge a completion (the decoded text after the prompt, without the end token)."""
+
+
+@runtime_checkable
+class TimedTask(Task, Protocol):
+    """A domain of single answers some of which take too long to judge, through what they are."""
+
+    def get_ready(self) -> None:
+        """Load what judging needs, before the first answer's time begins to run."""
+
+    @property
+    def overdue(self) -> Grade | None:
+        """The judgement of an answer on which the judge was killed; None where that is a failure of the judge."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,40 @@
+"""What must not change by accident: the fingerprints of the studies that stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import ROOT
+from onelayer import fingerprint
+from onelayer.config import load_study
+from onelayer.grid import all_runs, jobs
+
+# Of every run's settings, name and job. A new figure belongs here only where a study's file was edited or a recipe
+# raised on purpose: everyone's runs of that study then train again.
+STANDING = {
+    "micro-math": "86a5792d6784139cf9eb5c0a36ceb867acbc1de3f0faaedbca07c88fafc2e99c",
+    "micro-code": "2bf637cc067d9508f72854bafdc93a827f6b98e50005a8c7888875acfbb8e936",
+    "micro-agent": "851a7535638f63292700e12287acc7e029cc09faeaa8d65f83a99fd004d20cbe",
+    "micro-math-dr": "ab47635ad167a8721ae9751c21174f5d1652a856c6fb14b731adb0bc354fe7c6",
+    "micro-agent-grpo": "b0340cca3a4ce5302ee38d345a5acfe382d8ebe6202ee915c05e09d17c4be12a",
+}
+
+
+@pytest.mark.parametrize("name", STANDING)
+def test_a_new_setting_leaves_old_fingerprints_as_they_were(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    study = load_study(name)
+    found = {
+        "base": fingerprint.base_settings(study),
+        "problems": fingerprint.problems_payload(study, {}),
+        "jobs": [job.name for job in jobs(study)],
+        "runs": {
+            run.name: [
+                fingerprint.training_settings(study, run),
+                fingerprint.evaluation_settings(study, run),
+                run.learning_rate,
+            ]
+            for run in all_runs(study)
+        },
+    }
+    assert fingerprint.digest(found) == STANDING[name]

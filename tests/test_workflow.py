@@ -1,0 +1,68 @@
+"""The graph of a study with baselines, as a dry run shows it: what waits for what."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, TINY, deep_copy, write_study
+
+
+def planned(settings: dict[str, Any]) -> dict[str, set[str]]:
+    """By output, what each job of the tiny study's graph takes in."""
+    write_study("tiny", settings)
+    shown = subprocess.run(
+        ["snakemake", "-n", "--cores", "1"], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]
+    pairs = re.findall(r"^    input: (.+)\n    output: (.+)$", shown.stdout + shown.stderr, re.MULTILINE)
+    return {output: set(inputs.split(", ")) for inputs, output in pairs}
+
+
+@pytest.fixture
+def graph(project: Path) -> Path:
+    for name in ("workflow", "profiles"):
+        shutil.copytree(ROOT / name, project / name)
+    shutil.copy(ROOT / "Snakefile", project)
+    return project
+
+
+@pytest.mark.usefixtures("graph")
+def test_what_waits_for_what() -> None:
+    settings = deep_copy(TINY)
+    settings["training"]["learning_rates"] = [0.001, 0.002]
+    settings["runs"]["lora"] = {"rank": 2}
+    settings["runs"]["tuned_layers"] = {"learning_rates": [0.003, 0.01]}
+    jobs = planned(settings)
+    ready = {"data/tiny/problems.json", "data/tiny/jobs/base.trained.json"}
+
+    def trained(run: str) -> set[str]:
+        return jobs[f"data/tiny/jobs/{run}.trained.json"] - ready
+
+    def evaluated(*runs: str) -> set[str]:
+        return {f"data/tiny/jobs/{run}.evaluated.json" for run in runs}
+
+    # A search waits for nothing but the base, unless its layer must be known first.
+    assert trained("search-0.001-s0") == trained("search-lora-r2-0.01-s0") == set()
+    assert trained("search-tuned-best-0.003-s0") == {"data/tiny/ranking.json"}
+    # Every run takes the rate of its own search.
+    assert trained("full-s0") == trained("layer-01-s0") == {"data/tiny/learning_rate.json"}
+    assert trained("lora-r2-s0") == {"data/tiny/rates/lora-r2.json"}
+    assert trained("tuned-best-s0") == {"data/tiny/rates/tuned-best.json", "data/tiny/ranking.json"}
+    # Which follows from that search's records alone.
+    assert jobs["data/tiny/learning_rate.json"] == evaluated("search-0.001-s0", "search-0.002-s0")
+    assert jobs["data/tiny/rates/lora-r2.json"] == evaluated("search-lora-r2-0.01-s0", "search-lora-r2-0.02-s0")
+    assert jobs["data/tiny/ranking.json"] == evaluated("layer-00-s0", "layer-01-s0")
+    assert evaluated("lora-r2-s0", "tuned-best-s0") < jobs["data/tiny/analysis.json"]
+
+
+@pytest.mark.usefixtures("graph")
+def test_without_baselines_there_is_nothing_of_them() -> None:
+    outputs = planned(deep_copy(TINY))
+    assert "data/tiny/jobs/layer-01-s0.trained.json" in outputs
+    assert not [name for name in outputs if "rates/" in name or "ranking" in name or "lora" in name]
