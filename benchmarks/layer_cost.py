@@ -44,12 +44,12 @@ def measure(variant: str, steps: int) -> dict[str, Any]:
     from trl import GRPOConfig, GRPOTrainer
 
     from onelayer.adaptation import apply_adaptation
-    from onelayer.config import Training
     from onelayer.grid import Run
     from onelayer.manifest import Meter
     from onelayer.models import make_micro_tokenizer
     from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
     from onelayer.training import Workplace
+    from onelayer.training_settings import Training
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)

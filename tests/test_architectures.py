@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import phases
 from onelayer.adaptation import apply_adaptation, check_moved, find_anatomy, tensor_hashes, trained_names
-from onelayer.config import Training, load_study
+from onelayer.config import load_study
 from onelayer.errors import UserError
 from onelayer.grid import Run
 from onelayer.manifest import write_manifest
@@ -28,6 +28,7 @@ from onelayer.pinning import check_usable
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.rl.rollout import Decoding, generate, row_seeds
 from onelayer.training import Workplace
+from onelayer.training_settings import Training
 
 LAYERS = 3
 TOKENIZER = make_micro_tokenizer("0123456789=+", 64)

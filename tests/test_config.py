@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, TINY, deep_copy, write_params, write_study
-from onelayer.config import Training, load_params, load_study
+from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
+from onelayer.training_settings import Training
 
 
 def refused(settings: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from conftest import TINY, deep_copy, write_study
 from onelayer.adaptation import apply_adaptation
 from onelayer.baseline_settings import LoraRuns
-from onelayer.config import Training, load_study
+from onelayer.config import load_study
 from onelayer.cost import (
     Phase,
     forward_flops,
@@ -35,6 +35,7 @@ from onelayer.model_shape import model_shape
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.shape import Shape
 from onelayer.suite.library import SUITE_PROBLEMS
+from onelayer.training_settings import Training
 
 SHAPE = Shape(layers=4, width=64, intermediate=96, heads=4, kv_heads=2, vocabulary=14, tied=True)
 MODEL = MicroModel(

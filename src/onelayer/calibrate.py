@@ -21,7 +21,6 @@ from scipy.optimize import nnls
 from transformers import PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
 from onelayer.adaptation import apply_adaptation
-from onelayer.config import Training
 from onelayer.cost import Phase, rollout_phase, training_phase
 from onelayer.grid import Run
 from onelayer.lengths import Lengths
@@ -31,6 +30,7 @@ from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.shape import Shape
 from onelayer.store import write_json
 from onelayer.training import Workplace
+from onelayer.training_settings import Training
 
 # Characters that stand for the tokens of a model which says nothing.
 _FIRST_CHARACTER = 0x4E00

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from onelayer.config import Study, Training, study_file
+from onelayer.config import Study, study_file
 from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grid import BASE, Run
@@ -21,6 +21,7 @@ from onelayer.model_settings import MicroModel
 from onelayer.shape import Shape
 from onelayer.suite.benchmarks import Benchmark, HarnessBenchmark
 from onelayer.suite.library import SUITE_PROBLEMS
+from onelayer.training_settings import Training
 
 # Bytes that the optimizer step moves for a trained weight: AdamW reads weight, gradient and both moments, and writes
 # the weight and the moments, all float32.

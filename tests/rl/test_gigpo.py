@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onelayer.config import Gigpo
 from onelayer.rl.gigpo import Trace, discounted_returns, gigpo_advantages, step_groups, step_weights
+from onelayer.training_settings import Gigpo
 
 MODES = ("mean_std", "mean")
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from trl import GRPOTrainer
 
 from onelayer.adaptation import apply_adaptation
-from onelayer.config import Training
 from onelayer.grid import Run
 from onelayer.model_settings import MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.rl.gigpo import step_weights
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.training import Workplace
+from onelayer.training_settings import Training
 
 TOKENIZER = make_micro_tokenizer("0123456789=#", 16)
 MODEL = MicroModel(

@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onelayer.grading.comparison import Comparison
 from onelayer.grading.exact import exact_value
 from onelayer.grading.extraction import final_answer
 from onelayer.grading.normalizing import TEXT, normalize, split_unit, words_of
-from onelayer.grading.structure import LONGEST, Comparison, TooDeepError, as_list, take_apart
+from onelayer.grading.structure import LONGEST, TooDeepError, as_list, take_apart
 from onelayer.grading.symbolic import TooSlowError, UnreadableError, proportional, same_value, time_limit
 from onelayer.tasks.contract import Grade
 

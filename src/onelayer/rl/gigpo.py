@@ -28,7 +28,7 @@ from difflib import SequenceMatcher
 import numpy as np
 import numpy.typing as npt
 
-from onelayer.config import Gigpo
+from onelayer.training_settings import Gigpo
 
 EPSILON = 1e-6
 Vector = npt.NDArray[np.float64]

@@ -30,7 +30,6 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from onelayer.adaptation import check_trainable, tensor_hashes
-from onelayer.config import Training
 from onelayer.grading.worker import Grader
 from onelayer.model_settings import Chat
 from onelayer.prompting import end_ids, prompt_tokens
@@ -38,6 +37,7 @@ from onelayer.rl.rollout import Decoding, generate_in_batches, row_seeds
 from onelayer.rl.vllm_backend import VllmSampler
 from onelayer.tasks.contract import Problem
 from onelayer.training import ResumableMixin, Workplace
+from onelayer.training_settings import Training
 
 Reward = Callable[..., list[float | None]]
 
