@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -46,12 +47,11 @@ def evaluate_run(study: Study, run: Run) -> None:
     folder = run_folder(study.name, run.name)
     model, tokenizer = load_run(study, run)
     settings = study.evaluation
-    asked_problems = [problem for split in evaluated_splits(run) for problem in read_problems(study, split)]
-    sampler = open_sampler(study, model, tokenizer, asked_problems, settings.max_tokens)
+    by_split = {split: read_problems(study, split) for split in evaluated_splits(run)}
+    sampler = open_sampler(study, model, tokenizer, [*itertools.chain(*by_split.values())], settings.max_tokens)
     rows: list[dict[str, Any]] = []
     with closing(_judge(study)) as judge:
-        for split in evaluated_splits(run):
-            problems = read_problems(study, split)
+        for split, problems in by_split.items():
             for greedy in (False, True):
                 samples, temperature = (1, None) if greedy else (settings.samples, settings.temperature)
                 asked = Asked(study, run, split, problems, samples, temperature, settings.max_tokens)
