@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import ROOT, TINY, deep_copy
 from onelayer.config import Study
 from onelayer.suite.own import benchmark_problems
+from onelayer.tasks.code import Code
 from onelayer.tasks.contract import Problem, Task
 
 DATA = ROOT.parent / "shared/data"
@@ -64,7 +66,9 @@ def test_mbpp() -> None:
     problems, task = problems_of({"benchmark": "mbpp", "source": source})
     assert len(problems) == 500
     codes = [json.loads(line)["code"] for line in path.read_text().splitlines()]
-    for problem, code in list(zip(problems, codes, strict=True))[:20]:
-        assert problem.prompt.startswith("Write a Python program. ")
-        assert task.grade(problem, f"```python\n{code}\n```").correct, problem.id
-        assert not task.grade(problem, "```python\npass\n```").correct
+    assert isinstance(task, Code)
+    with closing(task._sandbox):
+        for problem, code in list(zip(problems, codes, strict=True))[:20]:
+            assert problem.prompt.startswith("Write a Python program. ")
+            assert task.grade(problem, f"```python\n{code}\n```").correct, problem.id
+            assert not task.grade(problem, "```python\npass\n```").correct

@@ -34,8 +34,17 @@ def gone(process: psutil.Process, seconds: float = 20.0) -> bool:
     return False
 
 
+STRANGERS: set[psutil.Process] = set()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def strangers() -> None:
+    """What other tests of this process keep running (multiprocessing's resource tracker, say) is no world's."""
+    STRANGERS.update(psutil.Process().children(recursive=True))
+
+
 def family() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    return [process for process in psutil.Process().children(recursive=True) if process not in STRANGERS]
 
 
 def test_episodes_go_through_unchanged_one_after_another():
