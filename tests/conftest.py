@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,21 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_params(["tiny"])
     write_study("tiny", TINY)
     return tmp_path
+
+
+@pytest.fixture
+def sandboxes_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends the sandboxes of the domains that a test makes; a study's end with the process that judges."""
+    from onelayer.grading.sandbox import Sandbox
+
+    made: list[Sandbox] = []
+    original = Sandbox.of
+
+    def of(settings: Any) -> Sandbox:
+        made.append(original(settings))
+        return made[-1]
+
+    monkeypatch.setattr(Sandbox, "of", of)
+    yield
+    for sandbox in made:
+        sandbox.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from conftest import ROOT, TINY, deep_copy
 from onelayer.config import Study
 from onelayer.suite.own import benchmark_problems
-from onelayer.tasks.code import Code
 from onelayer.tasks.contract import Problem, Task
 
 DATA = ROOT.parent / "shared/data"
@@ -58,6 +56,7 @@ def test_amc() -> None:
     assert all(task.grade(problem, f"\\boxed{{{float(problem.answer):.0f}}}").correct for problem in problems)
 
 
+@pytest.mark.usefixtures("sandboxes_end")
 def test_mbpp() -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
@@ -66,9 +65,7 @@ def test_mbpp() -> None:
     problems, task = problems_of({"benchmark": "mbpp", "source": source})
     assert len(problems) == 500
     codes = [json.loads(line)["code"] for line in path.read_text().splitlines()]
-    assert isinstance(task, Code)
-    with closing(task._sandbox):
-        for problem, code in list(zip(problems, codes, strict=True))[:20]:
-            assert problem.prompt.startswith("Write a Python program. ")
-            assert task.grade(problem, f"```python\n{code}\n```").correct, problem.id
-            assert not task.grade(problem, "```python\npass\n```").correct
+    for problem, code in list(zip(problems, codes, strict=True))[:20]:
+        assert problem.prompt.startswith("Write a Python program. ")
+        assert task.grade(problem, f"```python\n{code}\n```").correct, problem.id
+        assert not task.grade(problem, "```python\npass\n```").correct

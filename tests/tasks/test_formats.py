@@ -23,6 +23,8 @@ from onelayer.tasks.code import Code
 from onelayer.tasks.contract import Problem, Task
 from onelayer.tasks.formats import deepcoder, evalplus, livecodebench
 
+pytestmark = pytest.mark.usefixtures("sandboxes_end")
+
 LCB = CodeSource(path="lcb.jsonl", format="livecodebench", question="question_content")  # type: ignore[arg-type]
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
