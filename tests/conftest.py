@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,21 @@ def write_params(studies: list[str], **more: Any) -> None:
     )
 
 
+@contextmanager
+def new_project(folder: Path, settings: dict[str, Any] = TINY) -> Iterator[None]:
+    """A project that holds the tiny study, as the current folder within."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_params(["tiny"])
+        write_study("tiny", settings)
+        yield
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path) -> Iterator[Path]:
     """An empty project with the tiny study, as the current folder."""
-    monkeypatch.chdir(tmp_path)
-    write_params(["tiny"])
-    write_study("tiny", TINY)
-    return tmp_path
+    with new_project(tmp_path):
+        yield tmp_path
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TINY, write_params, write_study
+from conftest import new_project
 from onelayer.config import load_study
 from onelayer.grid import find_runs
 from onelayer.manifest import read_manifest
@@ -37,10 +37,7 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
 def with_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose problems and base are made."""
     folder = tmp_path_factory.mktemp("with-base")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_params(["tiny"])
-        write_study("tiny", TINY)
+    with new_project(folder):
         assert onelayer("prepare", "tiny").returncode == 0
         assert onelayer("base", "tiny").returncode == 0
     return folder

@@ -26,8 +26,8 @@ from transformers import (
 )
 
 import rl.test_agents as agents
-from conftest import TINY, deep_copy, write_params, write_study
-from onelayer import phases, training
+from conftest import TINY, deep_copy, new_project, write_study
+from onelayer import phases
 from onelayer.adaptation import AdaptationError, apply_adaptation, check_moved, tensor_hashes
 from onelayer.baseline_settings import LoraRuns
 from onelayer.config import Study, load_study
@@ -45,6 +45,7 @@ from onelayer.training import Workplace
 from rl.test_agents import study_of
 from rl.test_grpo import MODEL, TOKENIZER, reward
 from rl.test_grpo import training as settings_of
+from training_probes import gradient_asks, interrupted_at
 
 RANK4 = LoraRuns(rank=4)
 IDS = torch.tensor([[3, 4, 5, 6], [7, 8, 9, 3]])
@@ -200,11 +201,7 @@ def test_frozen_embeddings_ask_for_no_gradient(tmp_path: Path, checkpointing: bo
     """TRL asks the embeddings' output of a PEFT model for a gradient where there is gradient checkpointing."""
     trainer = trainer_of(tmp_path, LoraRuns(rank=4, targets=("layers.2.mlp.up_proj",)),
                          gradient_checkpointing=checkpointing)  # fmt: skip
-    asks: dict[int, set[bool]] = {index: set() for index in range(4)}
-    for index, block in enumerate(trainer.model.get_base_model().model.layers):
-        block.register_forward_pre_hook(
-            lambda _m, args, i=index: asks[i].add(args[0].requires_grad) if torch.is_grad_enabled() else None
-        )
+    asks = gradient_asks(trainer.model.get_base_model().model.layers)
     trainer.train()
     assert trainer.model.is_gradient_checkpointing == checkpointing
     assert asks[0] == asks[1] == asks[2] == {False}
@@ -291,10 +288,7 @@ def tiny_settings(**lora: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lora")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_params(["tiny"])
-        write_study("tiny", tiny_settings())
+    with new_project(folder, tiny_settings()):
         study = load_study("tiny")
         phases.prepare_phase(study)
         phases.base_phase(study)
@@ -329,22 +323,13 @@ def test_a_run_leaves_its_adapters_and_what_rebuilds_them(study: Study) -> None:
     assert "peft" in manifest.versions
 
 
-def test_an_interrupted_run_resumes_to_the_same_result(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_resumes_to_the_same_result(study: Study) -> None:
     whole, history = load_file(FILE), (FILE.parent / "history.json").read_bytes()
     whole = {name: tensor.clone() for name, tensor in whole.items()}
     shutil.rmtree(FILE.parent)
     run = find_runs(study, ["lora-r2-s0"])
-    original = training.WorkplaceCallback.on_step_begin
-
-    def interrupt(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        original(self, args, state, control, **kwargs)
-        if state.global_step == 2:
-            raise InterruptedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training.WorkplaceCallback, "on_step_begin", interrupt)
-        with pytest.raises(InterruptedError):
-            phases.train_phase(study, run, None)
+    with interrupted_at(2):
+        phases.train_phase(study, run, None)
     saves = sorted(Path(".work/tiny/lora-r2-s0").glob("*/checkpoint-*"))
     assert [save.name for save in saves] == ["checkpoint-1", "checkpoint-2"]
     assert load_file(saves[1] / "adapted.safetensors").keys() == {

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from conftest import TINY, deep_copy, write_params, write_study
-from onelayer import phases, training
+from conftest import TINY, deep_copy, new_project, write_study
+from onelayer import phases
 from onelayer.config import Study, load_study
 from onelayer.errors import UserError
 from onelayer.grid import find_runs
@@ -21,6 +21,7 @@ from onelayer.manifest import read_manifest
 from onelayer.models import export_model
 from onelayer.records import read_records, summarize
 from onelayer.state import StudyState
+from training_probes import interrupted_at
 
 
 def train(study: Study, *names: str) -> None:
@@ -41,10 +42,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The tiny study, prepared, with a base, a full run and a layer run."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_params(["tiny"])
-        write_study("tiny", TINY)
+    with new_project(folder):
         study = load_study("tiny")
         phases.prepare_phase(study)
         phases.base_phase(study)
@@ -112,21 +110,12 @@ def test_training_again_gives_the_same_to_the_last_bit(study: Study) -> None:
 
 @pytest.mark.parametrize("run", ["full-s0", "layer-01-s0"])
 def test_an_interrupted_run_resumes_to_the_same_result(
-    study: Study, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run: str
+    study: Study, capsys: pytest.CaptureFixture[str], run: str
 ) -> None:
     whole, history = tensors("tiny", run), Path(f"data/tiny/runs/{run}/history.json").read_bytes()
     shutil.rmtree(f"data/tiny/runs/{run}")
-    original = training.WorkplaceCallback.on_step_begin
-
-    def interrupt(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        original(self, args, state, control, **kwargs)
-        if state.global_step == 2:
-            raise InterruptedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training.WorkplaceCallback, "on_step_begin", interrupt)
-        with pytest.raises(InterruptedError):
-            train(study, run)
+    with interrupted_at(2):
+        train(study, run)
     assert not Path(f"data/tiny/runs/{run}/manifest.json").exists()
     saves = sorted(Path(".work/tiny", run).glob("*/checkpoint-*"))
     assert [save.name for save in saves] == ["checkpoint-1", "checkpoint-2"]
@@ -140,21 +129,12 @@ def test_an_interrupted_run_resumes_to_the_same_result(
     assert not Path(".work/tiny", run).exists()
 
 
-def test_the_base_resumes_too(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_resumes_too(study: Study) -> None:
     before = Path("data/tiny/runs/base/model.safetensors").read_bytes()
     content = read_manifest(Path("data/tiny/runs/base"))
     shutil.rmtree("data/tiny/runs/base")
-    original = training.WorkplaceCallback.on_step_begin
-
-    def interrupt(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        original(self, args, state, control, **kwargs)
-        if state.global_step == 31:
-            raise InterruptedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training.WorkplaceCallback, "on_step_begin", interrupt)
-        with pytest.raises(InterruptedError):
-            phases.base_phase(study)
+    with interrupted_at(31):
+        phases.base_phase(study)
     phases.base_phase(study)
     assert Path("data/tiny/runs/base/model.safetensors").read_bytes() == before
     again = read_manifest(Path("data/tiny/runs/base"))

@@ -16,6 +16,7 @@ from onelayer.models import make_micro_model, make_micro_tokenizer
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.training import Workplace
 from onelayer.training_settings import Training
+from training_probes import gradient_asks
 
 TOKENIZER = make_micro_tokenizer("0123456789=#", 16)
 MODEL = MicroModel(
@@ -58,11 +59,7 @@ def weights(trainer: Any) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_the_gradient_stops_below_the_lowest_trained_layer(tmp_path: Path, checkpointing: bool) -> None:
     trainer = make(tmp_path, LAYER, training(gradient_checkpointing=checkpointing))
-    asks: dict[int, set[bool]] = {index: set() for index in range(4)}
-    for index, block in enumerate(trainer.model.model.layers):
-        block.register_forward_pre_hook(
-            lambda _m, args, i=index: asks[i].add(args[0].requires_grad) if torch.is_grad_enabled() else None
-        )
+    asks = gradient_asks(trainer.model.model.layers)
     trainer.train()
     assert trainer.model.is_gradient_checkpointing == checkpointing
     assert asks[0] == asks[1] == asks[2] == {False}

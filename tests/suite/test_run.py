@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conftest import TINY, deep_copy, write_params, write_study
+from conftest import TINY, deep_copy, new_project, write_study
 from onelayer import phases
 from onelayer.analysis.sampling import describe
 from onelayer.analysis.study import analyze
@@ -61,10 +61,7 @@ def study_with(suite: list[Any]) -> Study:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny study, trained and evaluated before it had a suite."""
     folder = tmp_path_factory.mktemp("suite")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_params(["tiny"])
-        write_study("tiny", TINY)
+    with new_project(folder):
         write_rows()
         study = load_study("tiny")
         phases.prepare_phase(study)
