@@ -6,7 +6,7 @@ Each benchmark has a manifest of its own, so a benchmark that is added, or chang
 from __future__ import annotations
 
 from contextlib import closing
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any, cast
 
 from onelayer.config import Study
@@ -124,9 +124,5 @@ def _grader_versions(benchmark: OwnBenchmark) -> dict[str, str]:
     """What judges a benchmark, and the versions that its judgement can depend on."""
     found = {"onelayer": version("onelayer")}
     if isinstance(benchmark, QuestionsBenchmark) and benchmark.grading == "math":
-        for package in ("math-verify", "sympy", "latex2sympy2-extended"):
-            try:
-                found[package] = version(package)
-            except PackageNotFoundError:
-                continue
+        found |= {package: version(package) for package in ("math-verify", "sympy", "latex2sympy2-extended")}
     return found

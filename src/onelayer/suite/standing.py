@@ -44,7 +44,7 @@ def benchmark_manifest(benchmark: str) -> str:
 
 
 class SuiteState:
-    """The standing of every run on every benchmark.
+    """The standing of every run on every benchmark, as the disk is when it is first asked.
 
     Args:
         study: the settings to hold the disk against.
@@ -54,6 +54,7 @@ class SuiteState:
     def __init__(self, study: Study, state: StudyState) -> None:
         self._study = study
         self._state = state
+        self._weights: dict[str, str | None] = {}
 
     @cached_property
     def _rows(self) -> dict[str, str | UserError | None]:
@@ -70,16 +71,22 @@ class SuiteState:
                 found[benchmark.name] = error
         return found
 
+    def _weights_of(self, run: Run) -> str | None:
+        """The content hash of a run's weights; None where it is not trained. Looked up once, not for each benchmark."""
+        if run.name not in self._weights:
+            manifest = read_manifest(run_folder(self._study.name, run.name)) if self._state.training(run).done else None
+            self._weights[run.name] = None if manifest is None else manifest.content
+        return self._weights[run.name]
+
     def expected(self, run: Run, benchmark: Benchmark) -> Payload | str:
         """All that decides a run's records on a benchmark, or, in words, what it waits for."""
-        if not self._state.training(run).done:
+        weights = self._weights_of(run)
+        if weights is None:
             return "waits for its training"
         rows = self._rows[benchmark.name]
         if isinstance(rows, UserError):
             return str(rows)
-        manifest = read_manifest(run_folder(self._study.name, run.name))
-        assert manifest is not None  # its training is done
-        return suite_payload(self._study, run, benchmark, manifest.content, rows)
+        return suite_payload(self._study, run, benchmark, weights, rows)
 
     def benchmark(self, run: Run, benchmark: Benchmark) -> Standing:
         """Where a run's records on one benchmark stand."""
