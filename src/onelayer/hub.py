@@ -1,10 +1,8 @@
-"""The Hugging Face hub: repositories at a commit, through its own client and cache, with errors a user can mend."""
+"""Models of the Hugging Face hub: at a commit, through its own client and cache, with errors a user can mend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from onelayer.errors import UserError
 from onelayer.store import disk_errors
@@ -14,16 +12,8 @@ MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "v
 NOT_MODEL_FILES = ("*/*", "consolidated*")
 
 
-def fetch(
-    repository: str,
-    revision: str,
-    *,
-    key: str,
-    kind: Literal["model", "dataset"] = "model",
-    files: Sequence[str] = MODEL_FILES,
-    without: Sequence[str] = NOT_MODEL_FILES,
-) -> tuple[Path, str]:
-    """Bring a repository's files into the local cache, as far as they are not there.
+def fetch(repository: str, revision: str, *, key: str) -> tuple[Path, str]:
+    """Bring a model's files into the local cache, as far as they are not there.
 
     Where the hub cannot be reached, a whole copy in the cache serves; for a branch or tag that is the commit which
     it last named.
@@ -32,9 +22,6 @@ def fetch(
         repository: ``owner/name``.
         revision: a commit, branch or tag.
         key: the settings that asked for it, for messages: ``studies/x.yaml: model``.
-        kind: what the repository holds.
-        files: patterns of the files to take.
-        without: patterns of files to leave out of these.
 
     Returns:
         The folder in the cache, and the commit.
@@ -53,16 +40,15 @@ def fetch(
     )
 
     where = f"{key}: {repository}"
-    page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{repository}"
+    page = f"{constants.ENDPOINT}/{repository}"
     try:
         with disk_errors(Path(constants.HF_HUB_CACHE)):
             folder = Path(
                 snapshot_download(
                     repository,
-                    repo_type=kind,
                     revision=revision,
-                    allow_patterns=list(files),
-                    ignore_patterns=list(without),
+                    allow_patterns=list(MODEL_FILES),
+                    ignore_patterns=list(NOT_MODEL_FILES),
                 )
             )
     except GatedRepoError:
@@ -72,7 +58,7 @@ def fetch(
         ) from None
     except RepositoryNotFoundError:
         raise UserError(
-            f"{where}: the hub ({constants.ENDPOINT}) has no such {kind}, or shows it only to its owners (`hf auth"
+            f"{where}: the hub ({constants.ENDPOINT}) has no such model, or shows it only to its owners (`hf auth"
             " login`, or HF_TOKEN)"
         ) from None
     except RevisionNotFoundError:
