@@ -98,15 +98,16 @@ def study_cost(study: Study, device: str | None = None, response_tokens: float |
         rows[run.kind] = rows.get(run.kind, Row(run.kind)).plus(row)
     # Every job is a process for its training and one for its evaluation.
     starts = 2 * len(jobs(study)) * machine.start_seconds
-    rows["starts"] = Row("process starts", seconds=starts, device_hours=starts / 3600 * _cores(machine, study))
+    hours = starts / 3600 * _cores(machine, study.resources.threads)
+    rows["starts"] = Row("process starts", seconds=starts, device_hours=hours)
     total = Row("all")
     for row in rows.values():
         total = total.plus(row)
     return StudyCost(study.name, shape, lengths, machine, tuple(rows.values()), total)
 
 
-def _cores(machine: Machine, study: Study) -> int:
-    return study.resources.threads if machine.kind == "CPU" else 1
+def _cores(machine: Machine, threads: int) -> int:
+    return threads if machine.kind == "CPU" else 1
 
 
 def _row(cost: RunCost, machine: Machine, threads: int) -> Row:
@@ -119,7 +120,7 @@ def _row(cost: RunCost, machine: Machine, threads: int) -> Row:
         cost.evaluation.tokens,
         cost.flops,
         seconds,
-        seconds / 3600 * (threads if machine.kind == "CPU" else 1),
+        seconds / 3600 * _cores(machine, threads),
         cost.checkpoint_bytes,
         cost.memory_bytes,
     )
