@@ -14,7 +14,7 @@ from onelayer.errors import UserError
 from onelayer.grid import Family, Run, family_search_runs, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, read_manifest
 from onelayer.records import aligned, problem_means, read_records, summarize
-from onelayer.store import learning_rate_file, ranking_file, run_folder, write_json
+from onelayer.store import learning_rate_file, ranking_file, read_json, run_folder, write_json
 
 
 def choose_rate(study: Study, family: Family | None = None) -> dict[str, Any]:
@@ -49,6 +49,19 @@ def choose_rate(study: Study, family: Family | None = None) -> dict[str, Any]:
         chosen["records"] = _contents(study, runs)
     write_json(learning_rate_file(study.name, None if family is None else family.name), chosen)
     return chosen
+
+
+def read_choice(study: Study, family: Family | None = None) -> dict[str, Any]:
+    """The rate that the study's runs, or a baseline's, were trained at, with the search that it came of, if any.
+
+    Raises UserError where the search has not been decided.
+    """
+    rates = study.training.learning_rates if family is None else family.rates
+    if len(rates) == 1:
+        return {"learning_rate": rates[0], "search": [], "at_edge": False}
+    baseline, option = (None, "") if family is None else (family.name, f" --baseline {family.name}")
+    found = read_json(learning_rate_file(study.name, baseline), f"onelayer choose-rate {study.name}{option}")
+    return {key: found[key] for key in ("learning_rate", "search", "at_edge")}
 
 
 def rank_layers(study: Study) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 from onelayer.analysis.contribution import Arm, Scan, deviation
 from onelayer.config import Study
 from onelayer.grid import (
-    Family,
     Run,
     families,
     family_runs,
@@ -20,7 +19,7 @@ from onelayer.grid import (
     search_runs,
 )
 from onelayer.manifest import Manifest
-from onelayer.store import learning_rate_file, read_json
+from onelayer.search import read_choice
 
 
 def baselines(
@@ -62,7 +61,7 @@ def baselines(
     ]
     for family in families(study):
         runs = family_runs(study, family)
-        search = _search(study, family)
+        search = read_choice(study, family)
         trained = manifests[runs[0].name].details.get("layers") or [None]
         rows.append(
             _row(family.name, trained[0], runs, search["learning_rate"], scores, costs)
@@ -99,15 +98,6 @@ def _row(
 def _estimates(report: Scan, arm: Arm) -> dict[str, Any]:
     found = report.contributions[arm]
     return {"score": asdict(report.scores[arm]), "contribution": asdict(found.interval) if found else None}
-
-
-def _search(study: Study, family: Family) -> dict[str, Any]:
-    if len(family.rates) == 1:
-        return {"learning_rate": family.rates[0], "search": [], "at_edge": False}
-    found: dict[str, Any] = read_json(
-        learning_rate_file(study.name, family.name), f"onelayer choose-rate {study.name} --baseline {family.name}"
-    )
-    return {key: found[key] for key in ("learning_rate", "search", "at_edge")}
 
 
 def _seconds(runs: tuple[Run, ...], costs: dict[str, dict[str, Any]]) -> float:

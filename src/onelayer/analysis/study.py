@@ -12,12 +12,13 @@ from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest, evaluated_splits
-from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs, layer_name, layer_runs, search_runs
+from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs, layer_name, layer_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
 from onelayer.records import aligned, problem_means, read_records, summarize
+from onelayer.search import read_choice
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
-from onelayer.store import HISTORY, analysis_file, learning_rate_file, read_json, run_folder, write_json
+from onelayer.store import HISTORY, analysis_file, read_json, run_folder, write_json
 
 
 def analyze(study: Study) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def analyze(study: Study) -> dict[str, Any]:
     per_seed = _per_seed(runs, summaries)
     layers = _layers(study, scans["select"], scans["report"], per_seed)
     best = next(layer for layer in layers if layer["rank"] == 1)
-    search = _search(study)
+    search = read_choice(study)
     costs = {name: _cost(study, manifest) for name, manifest in manifests.items()}
     result = {
         "study": study.name,
@@ -128,13 +129,6 @@ def _per_seed(runs: tuple[Run, ...], summaries: dict[str, Any]) -> dict[str, lis
         if run.seed is not None and "report" in summaries[run.name]:
             scores.setdefault(run.name.removesuffix(f"-s{run.seed}"), []).append(summaries[run.name]["report"]["score"])
     return scores
-
-
-def _search(study: Study) -> dict[str, Any]:
-    if not search_runs(study):
-        return {"learning_rate": study.training.learning_rates[0], "search": [], "at_edge": False}
-    found: dict[str, Any] = read_json(learning_rate_file(study.name), f"onelayer choose-rate {study.name}")
-    return found
 
 
 def _history(study: Study, run: Run) -> list[dict[str, float]]:
