@@ -175,13 +175,18 @@ def rank(study: StudyName) -> None:
 
 
 @app.command()
-def analyze(study: StudyName) -> None:
+def analyze(
+    study: StudyName,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Analyse the runs that have records, and say which have none.")
+    ] = False,
+) -> None:
     """Compute contributions, with intervals, from the records."""
     from onelayer.analysis.study import analyze as run_analysis
     from onelayer.config import load_study
     from onelayer.store import analysis_file
 
-    result = run_analysis(load_study(study))
+    result = run_analysis(load_study(study), partial)
     for note in result["notes"]:
         print(f"{study}: {note}")
     print(f"{study}: analysis: {analysis_file(study)}")

@@ -37,6 +37,11 @@ class Run:
     lora: LoraRuns | None = None
     best: bool = False
 
+    @property
+    def setting(self) -> str:
+        """What is repeated over seeds: the name without the seed, such as ``layer-07``."""
+        return self.name if self.seed is None else self.name.removesuffix(f"-s{self.seed}")
+
 
 @dataclass(frozen=True)
 class Family:

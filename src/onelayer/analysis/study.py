@@ -7,104 +7,112 @@ from typing import Any
 
 from onelayer.analysis.baselines import baselines
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
+from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
-from onelayer.errors import UserError
-from onelayer.fingerprint import digest, evaluated_splits
-from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs, layer_name, layer_runs
-from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
-from onelayer.records import aligned, problem_means, read_records, summarize
+from onelayer.fingerprint import digest
+from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs
+from onelayer.manifest import Manifest
 from onelayer.search import read_choice
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
-from onelayer.store import HISTORY, analysis_file, read_json, run_folder, write_json
+from onelayer.store import analysis_file, run_folder, write_json
+from onelayer.suite.standing import SuiteState, scored_runs
 
 
-def analyze(study: Study) -> dict[str, Any]:
+def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """Compute and write a study's analysis.
 
-    A layer is ranked on ``select`` and reported on ``report``. Raises UserError where a run's records are
-    missing or stale.
+    A layer is ranked on ``select`` and reported on ``report``.
+
+    Args:
+        study: the settings.
+        partial: analyse the runs that are there, and say which are not; else every run must be.
+
+    Raises UserError where a run's records are missing or stale; in part, only where the base's or every full run's are.
     """
-    runs = all_runs(study)
-    state = StudyState(study)
-    for run in runs:
-        standing = state.evaluation(run)
-        if not standing.done:
-            raise UserError(f"{study.name}/{run.name}: no valid records ({standing.reason})")
-    # A study without a suite has no word of one.
-    suite = {"suite": suite_section(study, state)} if study.suite else {}
-    records = {run.name: read_records(study.name, run.name) for run in runs}
-    means = {
-        split: {run.name: problem_means(records[run.name], split) for run in runs if split in evaluated_splits(run)}
-        for split in ("select", "report")
-    }
-    scans = {split: _scan(study, split, means[split]) for split in means}
-    summaries = {run.name: summarize(records[run.name]) for run in runs}
-    manifests = {run.name: _manifest(study, run) for run in runs}
-    per_seed = _per_seed(runs, summaries)
-    layers = _layers(study, scans["select"], scans["report"], per_seed)
-    best = next(layer for layer in layers if layer["rank"] == 1)
+    evidence = gather(study, partial)
+    suite, unscored = _suite(study, partial)
+    scans = {split: _scan(evidence, split) for split in SPLITS}
+    layers = _layers(evidence, scans["select"], scans["report"])
+    best = next((layer for layer in layers if layer["rank"] == 1), None)
     search = read_choice(study)
-    costs = {name: _cost(study, manifest) for name, manifest in manifests.items()}
+    costs = {run.name: _cost(evidence, run) for run in evidence.runs}
+    full = evidence.of(full_runs(study))
+    full_scores = evidence.scores(full)
     result = {
         "study": study.name,
         "algorithm": study.algorithm,
         "layers_of_model": study.model.layer_count(),
         "seeds": list(study.runs.seeds),
         "confidence": study.analysis.confidence,
-        "problems": summaries[BASE.name]["report"]["problems"],
+        "problems": evidence.summaries[BASE.name]["report"]["problems"],
         "samples": study.evaluation.samples,
         "base": asdict(scans["report"].base),
         "full": {
             **asdict(scans["report"].full),
-            "per_seed": per_seed["full"],
-            "deviation": deviation(per_seed["full"]),
+            "seeds": [run.seed for run in full],
+            "per_seed": full_scores,
+            "deviation": deviation(full_scores),
         },
         "gain": asdict(scans["report"].gain),
         "defined": scans["report"].defined,
         "layers": layers,
         "best_layer": best,
-        "baselines": baselines(study, scans["report"], per_seed, best, search["learning_rate"], manifests, costs),
+        "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
         "search": search,
-        "curves": {run.name: _history(study, run) for run in runs if run.kind != "base"},
-        "summaries": summaries,
+        "curves": evidence.histories,
+        "summaries": evidence.summaries,
         "cost": costs,
-        "trained_on": _trained_on(manifests),
-        "provenance": _provenance(manifests),
+        "trained_on": _trained_on(evidence.trainings),
+        "provenance": _provenance(evidence.trainings),
+        "missing": evidence.missing,
         **suite,
     }
-    result["notes"] = _notes(study, result, manifests)
+    result["notes"] = _missing_notes(evidence) + unscored + _notes(study, result, evidence.trainings)
     write_json(analysis_file(study.name), result)
     return result
 
 
-def _scan(study: Study, split: str, means: dict[str, Any]) -> Scan:
-    base = aligned([means[BASE.name]])
+def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
+    """The suite's section, where the study has a suite, and, in part, a note where not every run is scored on it."""
+    if not study.suite:
+        return {}, []
+    state = StudyState(study)
+    standings = SuiteState(study, state)
+    unscored = [run.name for run in scored_runs(study) if not standings.run(run).done]
+    if partial and unscored:
+        return {}, [f"The evaluation suite is left out: {', '.join(unscored)} not scored on all of it."]
+    return {"suite": suite_section(study, state)}, []
+
+
+def _scan(evidence: Evidence, split: str) -> Scan:
+    study = evidence.study
     bootstrap = Bootstrap(
-        ProblemSets.of_ids(list(means[BASE.name].index)),
+        ProblemSets.of_ids(list(evidence.means[split][BASE.name].index)),
         study.analysis.resamples,
         study.analysis.confidence,
         derive_seed(study.seed, "bootstrap", split),
     )
-    arms: dict[Arm, list[Any]] = {}
-    for run in layer_runs(study):
-        arms.setdefault(run.layers[0], []).append(means[run.name])
+    arms: dict[Arm, list[Run]] = dict(evidence.layers.items())
     for family in families(study):  # after the layers, so that their draws are the same with baselines and without
-        arms[family.name] = [means[run.name] for run in family_runs(study, family)]
-    full = aligned([means[BASE.name], *(means[run.name] for run in full_runs(study))])[1:]
-    runs = {name: aligned([means[BASE.name], *arm])[1:] for name, arm in arms.items()}
-    return scan(base, full, runs, bootstrap)
+        runs = evidence.of(family_runs(study, family))
+        if runs:
+            arms[family.name] = runs
+    matrices = {name: evidence.matrix(split, runs) for name, runs in arms.items()}
+    full = evidence.of(full_runs(study))
+    return scan(evidence.matrix(split, [BASE]), evidence.matrix(split, full), matrices, bootstrap)
 
 
-def _layers(study: Study, select: Scan, report: Scan, scores: dict[str, list[float]]) -> list[dict[str, Any]]:
-    depth = study.model.layer_count()
-    order = ranked({layer: select.scores[layer].value for layer in study.layers})
+def _layers(evidence: Evidence, select: Scan, report: Scan) -> list[dict[str, Any]]:
+    depth = evidence.study.model.layer_count()
+    order = ranked({layer: select.scores[layer].value for layer in evidence.layers})
     rows = []
-    for layer in study.layers:
+    for layer, runs in evidence.layers.items():
         found = report.contributions[layer]
         chosen = select.contributions[layer]
+        scores = evidence.scores(runs)
         rows.append(
             {
                 "layer": layer,
@@ -113,8 +121,9 @@ def _layers(study: Study, select: Scan, report: Scan, scores: dict[str, list[flo
                 "select_score": select.scores[layer].value,
                 "select_contribution": chosen.interval.value if chosen else None,
                 "score": asdict(report.scores[layer]),
-                "score_per_seed": scores[layer_name(layer)],
-                "score_deviation": deviation(scores[layer_name(layer)]),
+                "seeds": [run.seed for run in runs],
+                "score_per_seed": scores,
+                "score_deviation": deviation(scores),
                 "contribution": asdict(found.interval) if found else None,
                 "per_seed": list(found.per_seed) if found else None,
             }
@@ -122,35 +131,12 @@ def _layers(study: Study, select: Scan, report: Scan, scores: dict[str, list[flo
     return rows
 
 
-def _per_seed(runs: tuple[Run, ...], summaries: dict[str, Any]) -> dict[str, list[float]]:
-    """The scores on ``report`` of each setting's seeds, by the setting's name, such as ``full`` or ``layer-07``."""
-    scores: dict[str, list[float]] = {}
-    for run in runs:
-        if run.seed is not None and "report" in summaries[run.name]:
-            scores.setdefault(run.name.removesuffix(f"-s{run.seed}"), []).append(summaries[run.name]["report"]["score"])
-    return scores
-
-
-def _history(study: Study, run: Run) -> list[dict[str, float]]:
-    rows: list[dict[str, float]] = read_json(
-        run_folder(study.name, run.name) / HISTORY, f"onelayer train {study.name} {run.name}"
-    )
-    return rows
-
-
-def _manifest(study: Study, run: Run) -> Manifest:
-    manifest = read_manifest(run_folder(study.name, run.name))
-    assert manifest is not None  # its standing was just checked
-    return manifest
-
-
-def _cost(study: Study, manifest: Manifest) -> dict[str, Any]:
-    folder = run_folder(study.name, manifest.run)
-    evaluation = read_manifest(folder, EVALUATION_MANIFEST)
-    assert evaluation is not None
+def _cost(evidence: Evidence, run: Run) -> dict[str, Any]:
+    folder = run_folder(evidence.study.name, run.name)
+    manifest = evidence.trainings[run.name]
     return {
         "train_seconds": manifest.wall_seconds,
-        "evaluate_seconds": evaluation.wall_seconds,
+        "evaluate_seconds": evidence.evaluations[run.name].wall_seconds,
         "peak_memory_bytes": manifest.peak_memory_bytes,
         # A model of the hub lies in a cache that this machine need not have; its manifest says how large it is.
         "checkpoint_bytes": manifest.details["checkpoint_bytes"]
@@ -174,6 +160,22 @@ def _provenance(manifests: dict[str, Manifest]) -> dict[str, Any]:
     }
 
 
+def _missing_notes(evidence: Evidence) -> list[str]:
+    """Which runs the figures lack, by setting."""
+    if not evidence.missing:
+        return []
+    settings: dict[str, list[Run]] = {}
+    for run in all_runs(evidence.study):
+        settings.setdefault(run.setting, []).append(run)
+    notes = [f"Not finished: {len(evidence.missing)} of {len(all_runs(evidence.study))} runs have no valid records."]
+    for setting, runs in settings.items():
+        lost = [f"{run.name} ({evidence.missing[run.name]})" for run in runs if run.name in evidence.missing]
+        if lost:
+            rest = f"rests on {len(runs) - len(lost)} of {len(runs)} seeds" if len(lost) < len(runs) else "is left out"
+            notes.append(f"{setting} {rest}: {', '.join(lost)} missing.")
+    return notes
+
+
 def _notes(study: Study, result: dict[str, Any], manifests: dict[str, Manifest]) -> list[str]:
     """What a reader must know before believing the figures, in plain words."""
     notes = []
@@ -185,8 +187,9 @@ def _notes(study: Study, result: dict[str, Any], manifests: dict[str, Manifest])
         )
     if len(study.runs.seeds) == 1:
         notes.append("One seed: the intervals cover the choice of problems, not the luck of training.")
-    if len(study.layers) < study.model.layer_count():
-        notes.append(f"A partial scan: {len(study.layers)} of {study.model.layer_count()} layers were trained.")
+    scanned = len(result["layers"])
+    if scanned < study.model.layer_count():
+        notes.append(f"A partial scan: {scanned} of {study.model.layer_count()} layers were trained.")
     if result["search"]["at_edge"]:
         rate = result["search"]["learning_rate"]
         notes.append(f"The chosen learning rate {rate:g} is at the edge of those tried.")

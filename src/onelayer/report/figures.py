@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,24 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-mpl.use("svg")
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-# Okabe and Ito's palette, told apart by colour-blind readers too.
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-_STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "svg.fonttype": "none",  # text stays text: it can be searched, and follows the reader's fonts
-}
+from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, bars, drawing, svg
 
 
 def profile(analysis: dict[str, Any]) -> str:
@@ -38,16 +20,15 @@ def profile(analysis: dict[str, Any]) -> str:
     if not analysis["defined"]:
         key, base, full = ("score", analysis["base"]["value"], analysis["full"]["value"])
     values = [row[key]["value"] for row in rows]
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"profile-{analysis['study']}"}):
-        figure, axes = _axes(7.2, 3.6)
-        axes.axhline(full, color=_GREEN, linewidth=1.4, linestyle="--", label="full training")
-        axes.axhline(base, color=_GREY, linewidth=1.4, linestyle=":", label="base")
+    with drawing(f"profile-{analysis['study']}", 7.2, 3.6) as (figure, axes):
+        axes.axhline(full, color=GREEN, linewidth=1.4, linestyle="--", label="full training")
+        axes.axhline(base, color=GREY, linewidth=1.4, linestyle=":", label="base")
         axes.errorbar(
             layers,
             values,
-            yerr=_bars([row[key] for row in rows]),
+            yerr=bars([row[key] for row in rows]),
             fmt="o",
-            color=_BLUE,
+            color=BLUE,
             capsize=3,
             markersize=5,
             label=f"one layer ({analysis['confidence']:.0%} interval)",
@@ -59,7 +40,7 @@ def profile(analysis: dict[str, Any]) -> str:
             "o",
             markersize=11,
             markerfacecolor="none",
-            markeredgecolor=_ORANGE,
+            markeredgecolor=ORANGE,
             markeredgewidth=1.8,
             label="best on select",
         )
@@ -67,7 +48,7 @@ def profile(analysis: dict[str, Any]) -> str:
         axes.set_ylabel("contribution C" if analysis["defined"] else f"score (avg@{analysis['samples']})")
         axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
         axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 1.17), ncols=4)
-        return _svg(figure, f"Contribution by layer, study {analysis['study']}")
+        return svg(figure, f"Contribution by layer, study {analysis['study']}")
 
 
 def search(analysis: dict[str, Any]) -> str | None:
@@ -75,10 +56,9 @@ def search(analysis: dict[str, Any]) -> str | None:
     rows = analysis["search"]["search"]
     if not rows:
         return None
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"search-{analysis['study']}"}):
-        figure, axes = _axes(7.2, 2.8)
-        axes.plot([row["learning_rate"] for row in rows], [row["select_score"] for row in rows], "o", color=_BLUE)
-        axes.axvline(analysis["search"]["learning_rate"], color=_ORANGE, linewidth=1.4, linestyle="--", label="chosen")
+    with drawing(f"search-{analysis['study']}", 7.2, 2.8) as (figure, axes):
+        axes.plot([row["learning_rate"] for row in rows], [row["select_score"] for row in rows], "o", color=BLUE)
+        axes.axvline(analysis["search"]["learning_rate"], color=ORANGE, linewidth=1.4, linestyle="--", label="chosen")
         axes.set_xscale("log")
         axes.set_xticks(sorted({row["learning_rate"] for row in rows}))
         axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda rate, _: f"{rate:g}"))
@@ -86,22 +66,21 @@ def search(analysis: dict[str, Any]) -> str | None:
         axes.set_xlabel("learning rate (logarithmic)")
         axes.set_ylabel("score on select, full training")
         axes.legend(frameon=False, fontsize=9)
-        return _svg(figure, f"Learning-rate search, study {analysis['study']}")
+        return svg(figure, f"Learning-rate search, study {analysis['study']}")
 
 
 # How the curves of a kind of run look: label, colour, width of the line.
 _CURVES = {
-    "full": ("full training", _GREEN, 1.8),
-    "layer": ("one layer", _BLUE, 0.7),
-    "lora": ("LoRA", _ORANGE, 1.0),
-    "tuned": ("one layer, its own rate", _GREY, 1.0),
+    "full": ("full training", GREEN, 1.8),
+    "layer": ("one layer", BLUE, 0.7),
+    "lora": ("LoRA", ORANGE, 1.0),
+    "tuned": ("one layer, its own rate", GREY, 1.0),
 }
 
 
 def curves(analysis: dict[str, Any]) -> str:
     """What each step's batch earned, smoothed, of the full runs, of every layer's and of the baselines'."""
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"curves-{analysis['study']}"}):
-        figure, axes = _axes(7.2, 3.4)
+    with drawing(f"curves-{analysis['study']}", 7.2, 3.4) as (figure, axes):
         drawn: set[str] = set()
         for run, history in sorted(analysis["curves"].items(), reverse=True):  # full last, on top
             kind = run.partition("-")[0]
@@ -121,15 +100,14 @@ def curves(analysis: dict[str, Any]) -> str:
         axes.set_xlabel("optimizer step")
         axes.set_ylabel(_earning([analysis]))
         axes.legend(frameon=False, fontsize=9, loc="lower right")
-        return _svg(figure, f"Training curves, study {analysis['study']}")
+        return svg(figure, f"Training curves, study {analysis['study']}")
 
 
 def learning_curves(analyses: Sequence[dict[str, Any]]) -> str:
     """What the full runs earn by step under each algorithm: the mean over seeds, and their range as a band."""
     names = " and ".join(analysis["study"] for analysis in analyses)
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"learning-{names}"}):
-        figure, axes = _axes(7.2, 3.4)
-        for analysis, color in zip(analyses, (_BLUE, _ORANGE, _GREEN, _GREY), strict=False):
+    with drawing(f"learning-{names}", 7.2, 3.4) as (figure, axes):
+        for analysis, color in zip(analyses, (BLUE, ORANGE, GREEN, GREY), strict=False):
             histories = [h for run, h in analysis["curves"].items() if run.startswith("full-")]
             seeds = np.array([_smoothed(_earned(history)) for history in histories])
             steps = [row["step"] for row in histories[0]]
@@ -139,7 +117,7 @@ def learning_curves(analyses: Sequence[dict[str, Any]]) -> str:
         axes.set_xlabel("optimizer step")
         axes.set_ylabel(_earning(analyses))
         axes.legend(frameon=False, fontsize=9, loc="lower right")
-        return _svg(figure, f"Learning curves of {names}")
+        return svg(figure, f"Learning curves of {names}")
 
 
 def _earned(history: Sequence[dict[str, float]]) -> list[float]:
@@ -159,34 +137,23 @@ def agreement(first: dict[str, Any], second: dict[str, Any]) -> str:
     rows = [
         (row["layer"], row["contribution"], other[row["layer"]]) for row in first["layers"] if row["layer"] in other
     ]
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"agreement-{first['study']}-{second['study']}"}):
-        figure, axes = _axes(3.6, 3.4)
+    with drawing(f"agreement-{first['study']}-{second['study']}", 3.6, 3.4) as (figure, axes):
         axes.errorbar(
             [x["value"] for _, x, _ in rows],
             [y["value"] for _, _, y in rows],
-            xerr=_bars([x for _, x, _ in rows]),
-            yerr=_bars([y for _, _, y in rows]),
+            xerr=bars([x for _, x, _ in rows]),
+            yerr=bars([y for _, _, y in rows]),
             fmt="o",
-            color=_BLUE,
-            ecolor=_GREY,
+            color=BLUE,
+            ecolor=GREY,
             elinewidth=0.6,
             markersize=4,
         )
         for layer, x, y in rows:
-            axes.annotate(
-                str(layer), (x["value"], y["value"]), xytext=(4, 4), textcoords="offset points", color=_ORANGE
-            )
+            axes.annotate(str(layer), (x["value"], y["value"]), xytext=(4, 4), textcoords="offset points", color=ORANGE)
         axes.set_xlabel(f"C in {first['study']}")
         axes.set_ylabel(f"C in {second['study']}")
-        return _svg(figure, f"Contributions in {second['study']} against those in {first['study']}")
-
-
-def _bars(intervals: list[dict[str, float]]) -> list[list[float]]:
-    """How far each interval reaches below and above its figure."""
-    return [
-        [max(one["value"] - one["low"], 0) for one in intervals],
-        [max(one["high"] - one["value"], 0) for one in intervals],
-    ]
+        return svg(figure, f"Contributions in {second['study']} against those in {first['study']}")
 
 
 def _smoothed(values: list[float], span: int = 5) -> list[float]:
@@ -195,18 +162,3 @@ def _smoothed(values: list[float], span: int = 5) -> list[float]:
         sum(values[max(0, end - span) : end]) / len(values[max(0, end - span) : end])
         for end in range(1, len(values) + 1)
     ]
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-def _svg(figure: Figure, title: str) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Title": title})
-    text = buffer.getvalue()
-    start = text.index("<svg")
-    return text[:start].split("<?xml", 1)[0] + text[start:].replace(
-        "<svg ", f'<svg role="img" aria-label="{title}" ', 1
-    )

@@ -14,7 +14,7 @@ def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
     rows = []
     for row in analysis["layers"]:
         found = row["contribution"] or {"value": None, "low": None, "high": None}
-        per_seed = row["per_seed"] or [None] * len(analysis["seeds"])
+        per_seed = row["per_seed"] or [None] * len(row["seeds"])
         rows.append(
             {
                 "study": analysis["study"],
@@ -28,7 +28,7 @@ def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
                 "score_low": row["score"]["low"],
                 "score_high": row["score"]["high"],
                 "select_score": row["select_score"],
-                **{f"contribution_s{seed}": figure for seed, figure in zip(analysis["seeds"], per_seed, strict=True)},
+                **{f"contribution_s{seed}": figure for seed, figure in zip(row["seeds"], per_seed, strict=True)},
             }
         )
     return pd.DataFrame(rows)
@@ -59,10 +59,10 @@ def learning_rates(analysis: dict[str, Any]) -> pd.DataFrame:
 def settings(analysis: dict[str, Any]) -> pd.DataFrame:
     """One row a setting: its seeds' mean score, their standard deviation, the mean's interval, and each score."""
     full = analysis["full"]
-    rows = [("full", full, full["deviation"], full["per_seed"])]
+    rows = [("full", full, full["deviation"], full["seeds"], full["per_seed"])]
     named = [(layer_name(row["layer"]), row) for row in analysis["layers"]]
     named += [(row["name"], row) for row in analysis["baselines"] if row["search"] is not None]
-    rows += [(name, row["score"], row["score_deviation"], row["score_per_seed"]) for name, row in named]
+    rows += [(name, row["score"], row["score_deviation"], row["seeds"], row["score_per_seed"]) for name, row in named]
     return pd.DataFrame(
         [
             {
@@ -72,9 +72,9 @@ def settings(analysis: dict[str, Any]) -> pd.DataFrame:
                 "deviation": deviation,
                 "low": score["low"],
                 "high": score["high"],
-                **{f"s{seed}": one for seed, one in zip(analysis["seeds"], per_seed, strict=True)},
+                **{f"s{seed}": one for seed, one in zip(seeds, per_seed, strict=True)},
             }
-            for name, score, deviation, per_seed in rows
+            for name, score, deviation, seeds, per_seed in rows
         ]
     )
 
