@@ -22,6 +22,7 @@ from pydantic import (
 from yaml import YAMLError
 
 from onelayer.baseline_settings import LoraRuns, TunedLayers
+from onelayer.cluster_settings import ClusterSettings
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
@@ -91,14 +92,19 @@ class Analysis(Settings):
 
 
 class Resources(Settings):
-    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted."""
+    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted.
+
+    ``gpus`` is how many devices a job has for itself; of 0, it takes what it finds.
+    """
 
     threads: PositiveInt = 1
     base_threads: PositiveInt = 1
     memory_mb: PositiveInt = 4000
+    gpus: Annotated[int, Field(ge=0)] = 0
     seeds_per_job: PositiveInt = 1
     save_every_seconds: NonNegativeFloat = 300
     worlds: PositiveInt = 32
+    cluster: ClusterSettings = ClusterSettings()
 
 
 class Generation(Settings):

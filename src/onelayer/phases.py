@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from onelayer.cluster import Phase, job_gpus
 from onelayer.config import Study
+from onelayer.devices import take_devices
 from onelayer.errors import UserError
 from onelayer.grid import BASE, Run, jobs
+from onelayer.interruption import check, listening
 from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
 from onelayer.state import Standing, StudyState
@@ -52,7 +55,8 @@ def base_phase(study: Study) -> None:
 
             pin_base(study, study.model)
 
-    _each(study, [BASE], "trained", work, lambda state, run: state.training(run))
+    with listening():
+        _each(study, [BASE], "base", "trained", work, lambda state, run: state.training(run))
     _leave_receipt(study, BASE.name, [BASE], "trained", RUN_MANIFEST)
 
 
@@ -64,7 +68,8 @@ def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
         train_run(study, run)
 
-    _each(study, runs, "trained", work, lambda state, run: state.training(run))
+    with listening():
+        _each(study, runs, "train", "trained", work, lambda state, run: state.training(run))
     if job is not None:
         _leave_receipt(study, job, runs, "trained", RUN_MANIFEST)
 
@@ -77,7 +82,7 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
         evaluate_run(study, run)
 
-    _each(study, runs, "evaluated", work, lambda state, run: state.evaluation(run))
+    _each(study, runs, "evaluate", "evaluated", work, lambda state, run: state.evaluation(run))
     if job is not None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
 
@@ -98,7 +103,7 @@ def suite_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
         score_run(study, run)
 
-    _each(study, runs, "scored on the suite", work, lambda state, run: SuiteState(study, state).run(run))
+    _each(study, runs, "suite", "scored on the suite", work, lambda state, run: SuiteState(study, state).run(run))
     if job is not None:
         receipt: dict[str, dict[str, dict[str, str]]] = {}
         for run in runs:
@@ -157,19 +162,23 @@ def verify(study: Study, thorough: bool) -> list[str]:
 def _each(
     study: Study,
     runs: Sequence[Run],
+    phase: Phase,
     verb: str,
     work: Callable[[Study, Run], None],
     standing_of: Callable[[StudyState, Run], Standing],
 ) -> None:
     for run in runs:
-        with exclusive(study.name, run.name):
+        name = f"{study.name}/{run.name}"
+        check(name)
+        with exclusive(study.name, run.name, while_waiting=lambda name=name: check(name)):
             standing = standing_of(StudyState(study, thorough=True), run)
             if standing.done:
-                print(f"{study.name}/{run.name}: already {verb}", flush=True)
+                print(f"{name}: already {verb}", flush=True)
                 continue
-            print(f"{study.name}/{run.name}: to be {verb} ({standing.reason})", flush=True)
+            print(f"{name}: to be {verb} ({standing.reason})", flush=True)
+            take_devices(job_gpus(study, phase))
             work(study, run)
-            print(f"{study.name}/{run.name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
+            print(f"{name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
 
 
 def _leave_receipt(study: Study, job: str, runs: Sequence[Run], phase: str, manifest_name: str) -> None:

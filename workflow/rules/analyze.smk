@@ -7,6 +7,8 @@ rule analyze:
         "data/{study}/analysis.json",
     log:
         "logs/{study}/analyze.log",
+    resources:
+        **asked("analyze"),
     params:
         recipe=fingerprint.ANALYSIS_RECIPE,
         settings=lambda wildcards: study(wildcards.study).analysis.model_dump(

@@ -1,6 +1,6 @@
 # Settings for the rules. Snakemake compares the digests given as `params`, so a job runs again where a setting
 # that decides its result changed; the command itself then does only what its fingerprint says is missing.
-from onelayer import fingerprint, grid
+from onelayer import cluster, fingerprint, grid
 from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
@@ -70,6 +70,32 @@ def suite_receipts(wildcards):
         f"data/{wildcards.study}/jobs/{job.name}.suite.json"
         for job in scored_jobs(study(wildcards.study))
     ]
+
+
+# Seconds of work, which no cluster need queue for.
+localrules:
+    choose_rate,
+    choose_baseline_rate,
+    rank_layers,
+    study_page,
+    compare,
+    report,
+
+
+def asked(phase):
+    """What a job of this phase asks of the machine, by Snakemake's names: its study's settings say."""
+
+    def value(key):
+        return lambda wildcards, attempt: cluster.job_resources(
+            study(wildcards.study), phase, attempt
+        )[key]
+
+    return {key: value(key) for key in cluster.KEYS}
+
+
+def together(wildcards):
+    """The group of a run's jobs, for studies that have them sent to Slurm as one."""
+    return cluster.group_of(study(wildcards.study), wildcards.job)
 
 
 wildcard_constraints:

@@ -5,7 +5,7 @@ rule base:
         "logs/{study}/base.log",
     threads: lambda wildcards: study(wildcards.study).resources.base_threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("base"),
     params:
         settings=lambda wildcards: fingerprint.digest(
             fingerprint.base_settings(study(wildcards.study))
@@ -83,9 +83,11 @@ rule train:
         "data/{study}/jobs/{job}.trained.json",
     log:
         "logs/{study}/{job}.trained.log",
+    group:
+        together
     threads: lambda wildcards: study(wildcards.study).resources.threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("train"),
     params:
         settings=lambda wildcards: [
             fingerprint.digest(
