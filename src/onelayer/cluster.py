@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Sequence
 
-from onelayer.cluster_settings import Asked
+from onelayer.cluster_settings import Phase
 from onelayer.config import Study
 from onelayer.errors import UserError
+from onelayer.grid import jobs as grid_jobs
 
-Phase = Literal["prepare", "base", "train", "evaluate", "suite", "analyze"]
-
-# Snakemake's names of what a job can ask for. Those with `slurm_`, and qos, constraint, gres, gpu and cpus_per_task, are
-# the Slurm executor plugin's; runtime is in minutes.
+# Snakemake's names of what a job can ask for; all but mem_mb and runtime (in minutes) are the Slurm plugin's.
 KEYS = ("slurm_partition", "slurm_account", "qos", "constraint", "gres", "gpu", "cpus_per_task", "mem_mb", "runtime")
+
+# The phases that a study has a job a run of.
+_IN_ARRAYS: tuple[Phase, ...] = ("train", "evaluate", "suite")
 
 Resource = int | str | None
 
@@ -32,9 +32,8 @@ def job_resources(study: Study, phase: Phase, attempt: int) -> dict[str, Resourc
         phase: what the job does.
         attempt: 1 for the first; the time limit grows with it.
     """
-    common = study.resources.cluster
-    asked = _over(common, getattr(common, phase))
     resources = study.resources
+    asked = resources.cluster.of(phase)
     gpus = job_gpus(study, phase)
     if asked.gpus is not None and gpus:
         gpus = asked.gpus
@@ -58,23 +57,12 @@ def job_resources(study: Study, phase: Phase, attempt: int) -> dict[str, Resourc
     }
 
 
-def _over(common: Asked, own: Asked) -> Asked:
-    """One phase's wishes over the common ones; a kind of device takes the place of a number, and the other way round."""
-    given = {key: getattr(own, key) for key in own.model_fields_set}
-    values = {key: getattr(common, key) for key in Asked.model_fields}
-    if "gres" in given:
-        values["gpus"] = None
-    if "gpus" in given:
-        values["gres"] = None
-    return Asked(**{**values, **given})
-
-
 def group_of(study: Study, job: str) -> str | None:
     """The group whose jobs are one job of Slurm; None where each is its own."""
     return f"{study.name}-{job}" if study.resources.cluster.together else None
 
 
-def check_arrays(studies: Iterable[Study], array_jobs: str, at_once: int | None, jobs: int) -> None:
+def check_arrays(studies: Sequence[Study], array_jobs: str, at_once: int | None) -> None:
     """Refuse job arrays where the Slurm plugin (2.8.0) would do the wrong thing with them.
 
     It submits an array with its first job's resources for all, and it loses jobs that become ready while others of
@@ -84,29 +72,27 @@ def check_arrays(studies: Iterable[Study], array_jobs: str, at_once: int | None,
         studies: those that run.
         array_jobs: the plugin's setting: rules by name, or ``all``.
         at_once: the limit on jobs at once; None for no limit.
-        jobs: how many jobs the studies have of a rule, at most.
 
     Raises UserError.
     """
     rules = {name.strip() for name in array_jobs.replace(";", ",").split(",")}
-    if unknown := rules - {"train", "evaluate", "suite"}:
+    if unknown := rules - set(_IN_ARRAYS):
         raise UserError(
-            f"--slurm-array-jobs: found {', '.join(sorted(unknown))}; expected train, evaluate or suite: of other rules"
-            " a study has one job"
+            f"--slurm-array-jobs: found {', '.join(sorted(unknown))}; expected {' or '.join(_IN_ARRAYS)}:"
+            " of other rules a study has one job"
         )
-    phases: tuple[Phase, ...] = ("train", "evaluate", "suite")
-    for phase in phases:
+    for phase in _IN_ARRAYS:
         if phase not in rules:
             continue
         wishes = {study.name: tuple(job_resources(study, phase, 1).values()) for study in studies}
         if len(set(wishes.values())) > 1:
             raise UserError(
                 f"--slurm-array-jobs {phase}: an array has one set of resources, and these studies ask for different"
-                f" ones: {', '.join(wishes)}; name one study's target, such as data/{next(iter(wishes))}/report.html,"
-                " with --config studies=[...]"
+                f" ones: {', '.join(wishes)}; start one of them at a time, with --config 'studies=[{studies[0].name}]'"
             )
-    if at_once is not None and at_once < jobs:
-        raise UserError(
-            f"--slurm-array-jobs: found --jobs {at_once}, and one rule has {jobs} jobs, expected at least as many: jobs"
-            " that wait for a free place are lost in an array"
-        )
+        count = sum(len(grid_jobs(study)) for study in studies)
+        if at_once is not None and at_once < count:
+            raise UserError(
+                f"--slurm-array-jobs {phase}: found --jobs {at_once}, expected at least the studies' {count}: jobs that"
+                " wait for a free place are lost in an array"
+            )

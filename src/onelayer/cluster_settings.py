@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from onelayer.settings import PositiveInt, Settings
+
+Phase = Literal["prepare", "base", "train", "evaluate", "suite", "analyze"]
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,-]*$")]
 
@@ -42,8 +44,6 @@ class Asked(Settings):
     def _one_way_to_ask_for_devices(self) -> Self:
         if self.gres is not None and self.gpus is not None:
             raise ValueError(f"expected gres or gpus, found both (gres {self.gres}, gpus {self.gpus})")
-        if self.minutes is not None and self.most_minutes is not None and self.most_minutes < self.minutes:
-            raise ValueError(f"most_minutes: expected at least minutes ({self.minutes}), found {self.most_minutes}")
         return self
 
 
@@ -65,3 +65,24 @@ class ClusterSettings(Asked):
     evaluate: Asked = Asked()
     suite: Asked = Asked()
     analyze: Asked = Asked()
+
+    def of(self, phase: Phase) -> Asked:
+        """What the jobs of a phase ask for: a kind of device there takes the place of a number here, and vice versa."""
+        own: Asked = getattr(self, phase)
+        values = {key: getattr(self, key) for key in Asked.model_fields}
+        given = {key: getattr(own, key) for key in own.model_fields_set}
+        for one, other in (("gres", "gpus"), ("gpus", "gres")):
+            if one in given:
+                values[other] = None
+        return Asked(**{**values, **given})
+
+    @model_validator(mode="after")
+    def _attempts_only_grow(self) -> Self:
+        for phase in get_args(Phase):
+            asked = self.of(phase)
+            if asked.minutes is not None and asked.most_minutes is not None and asked.most_minutes < asked.minutes:
+                raise ValueError(
+                    f"of {phase}: expected most_minutes of at least minutes ({asked.minutes}), found"
+                    f" {asked.most_minutes}"
+                )
+        return self

@@ -26,7 +26,7 @@ _taken: list[TextIO] = []  # open as long as this process lives
 
 
 def take_devices(count: int) -> None:
-    """Make this process see only as many devices as its work asks for, each of them its alone; wait until they are free.
+    """Let this process see only as many devices as its work asks for, and have them alone; wait until they are free.
 
     To be called before a library looks for devices. Nothing is done under Slurm, on a machine without devices, where
     no device is asked for, or a second time in a process.

@@ -106,7 +106,7 @@ def seconds_left(environment: Mapping[str, str]) -> float | None:
 
 
 def parse_time_left(text: str) -> float | None:
-    """Seconds of a time as Slurm writes it, ``[days-][[hours:]minutes:]seconds``; None of ``UNLIMITED`` and the like."""
+    """Seconds of a time as Slurm writes it, ``[days-][[hours:]minutes:]seconds``; None of ``UNLIMITED`` or the like."""
     found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
     if found is None:
         return None

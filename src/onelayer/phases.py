@@ -7,8 +7,10 @@ even imported; its receipt is written again all the same, for the graph deletes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from onelayer.cluster import Phase, job_gpus
+from onelayer.cluster import job_gpus
+from onelayer.cluster_settings import Phase
 from onelayer.config import Study
 from onelayer.devices import take_devices
 from onelayer.errors import UserError
@@ -170,7 +172,7 @@ def _each(
     for run in runs:
         name = f"{study.name}/{run.name}"
         check(name)
-        with exclusive(study.name, run.name, while_waiting=lambda name=name: check(name)):
+        with exclusive(study.name, run.name, while_waiting=partial(check, name)):
             standing = standing_of(StudyState(study, thorough=True), run)
             if standing.done:
                 print(f"{name}: already {verb}", flush=True)

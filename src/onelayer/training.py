@@ -28,8 +28,8 @@ from transformers import (
 from onelayer.interruption import InterruptedWorkError, reason_to_stop
 from onelayer.manifest import Meter
 from onelayer.models import adapt, save_adapted
-from onelayer.seeds import derive_seed
 from onelayer.ownership import check_ownership
+from onelayer.seeds import derive_seed
 from onelayer.store import ADAPTED, PROGRESS, WORK, disk_errors, write_json
 
 _MARKER = "complete.json"

@@ -38,6 +38,17 @@ except UserError as error:
 for name in STUDIES:
     study(name)  # mistakes in any active study are refused before anything runs
 
+array_jobs = getattr(workflow.executor_settings, "array_jobs", None)
+if array_jobs:
+    try:
+        cluster.check_arrays(
+            [study(name) for name in STUDIES],
+            array_jobs,
+            workflow.resource_settings.nodes,
+        )
+    except UserError as error:
+        refuse(error)
+
 if workflow.is_main_process:
     # Fingerprints decide what is done. Snakemake alone would miss work whose receipt a failed job took with it, where
     # later files of an earlier state still stand.
@@ -70,6 +81,13 @@ def suite_receipts(wildcards):
         f"data/{wildcards.study}/jobs/{job.name}.suite.json"
         for job in scored_jobs(study(wildcards.study))
     ]
+
+
+# A scheduler may tell every process of a job to stop (SIGTERM). A run that trains then saves first: so the shell waits
+# for it, and what keeps its log hears it out.
+shell.prefix(
+    """set -euo pipefail; trap : TERM; keep_log() {{ trap '' TERM; exec tee "$1"; }}; """
+)
 
 
 # Seconds of work, which no cluster need queue for.

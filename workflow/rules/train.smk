@@ -11,7 +11,7 @@ rule base:
             fingerprint.base_settings(study(wildcards.study))
         ),
     shell:
-        "onelayer base {wildcards.study} 2>&1 | tee {log}"
+        "onelayer base {wildcards.study} 2>&1 | keep_log {log}"
 
 
 rule choose_rate:
@@ -96,7 +96,7 @@ rule train:
             for run in job_runs(wildcards)
         ],
     shell:
-        "onelayer train {wildcards.study} --job {wildcards.job} 2>&1 | tee {log}"
+        "onelayer train {wildcards.study} --job {wildcards.job} 2>&1 | keep_log {log}"
 
 
 ruleorder: base > train
