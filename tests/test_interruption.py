@@ -19,7 +19,8 @@ from onelayer.grid import find_runs
 from onelayer.interruption import InterruptedWorkError, parse_time_left, reason_to_stop, seconds_left
 
 SETTINGS = deep_copy(TINY)
-SETTINGS["training"] |= {"steps": 8, "prompts_per_minibatch": 2}  # two steps a rollout
+SETTINGS["task"]["sizes"]["train"] = 8  # two rollouts an epoch,
+SETTINGS["training"] |= {"steps": 8, "prompts_per_minibatch": 2}  # of two steps each
 SETTINGS["resources"]["save_every_seconds"] = 1000
 
 
