@@ -7,6 +7,7 @@ Imports no torch: `plan`, the graph and the reports start at once.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
@@ -217,7 +218,7 @@ class Study(Settings):
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
 
-    @property
+    @cached_property
     def suite(self) -> tuple[Benchmark, ...]:
         """The benchmarks of the evaluation suite, with what the study changes of them."""
         return tuple(entry.resolved() for entry in self.evaluation.suite)

@@ -56,8 +56,17 @@ if workflow.is_main_process:
         verify(study(name), thorough=False)
 
 
+_runs = {}
+
+
 def job_runs(wildcards):
-    return grid.find_job(study(wildcards.study), wildcards.job).runs
+    """The runs of a job. A study's jobs are listed once, for a graph has thousands."""
+    name = wildcards.study
+    if name not in _runs:
+        _runs[name] = {job.name: job.runs for job in grid.jobs(study(name))}
+    if wildcards.job not in _runs[name]:
+        grid.find_job(study(name), wildcards.job)  # which says what there is
+    return _runs[name][wildcards.job]
 
 
 def receipts(wildcards, phase, wanted=lambda run: True):
