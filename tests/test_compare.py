@@ -13,10 +13,11 @@ from scipy import stats
 from analysis.test_study import make_run
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer.analysis.study import analyze
-from onelayer.compare import _kind, compare, correlations, headlines, read_correlations
+from onelayer.compare import compare, headlines, read_correlations
 from onelayer.config import ReportOptions, Study, load_study
 from onelayer.errors import UserError
 from onelayer.grid import all_runs
+from onelayer.pairs import _kind, correlations
 from onelayer.prepare import prepare
 from onelayer.report.html import _reading, write_report
 from onelayer.search import choose_rate

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from onelayer.config import Study
 from onelayer.console import console
-from onelayer.grid import Run, all_runs
+from onelayer.grid import Run, all_runs, is_weighed
 from onelayer.records import read_scores
 from onelayer.state import StudyState
 from onelayer.store import PROGRESS, is_held, work_folder
@@ -47,6 +47,8 @@ def print_plan(studies: Sequence[Study]) -> None:
         out.print(table)
         out.print(f"{study.name}: would train {_listed(to_train)}", highlight=False)
         out.print(f"{study.name}: would sample {_listed(to_evaluate)}", highlight=False)
+        to_weigh = [run.name for run in all_runs(study) if is_weighed(run) and not state.weighing(run).done]
+        out.print(f"{study.name}: would weigh {_listed(to_weigh)}", highlight=False)
         if scored:
             out.print(f"{study.name}: would score on the suite {_listed(to_score)}", highlight=False)
 
@@ -73,6 +75,8 @@ def print_status(studies: Sequence[Study]) -> None:
             table.add_row(*row)
         out.print(table)
         out.print(f"{study.name}: {finished} of {len(runs)} runs are trained and evaluated", highlight=False)
+        weighed = [state.weighing(run).done for run in runs if is_weighed(run)]
+        out.print(f"{study.name}: {sum(weighed)} of {len(weighed)} runs are weighed", highlight=False)
 
 
 def _suite_of(study: Study, suite: SuiteState, run: Run) -> str:

@@ -102,6 +102,8 @@ class Scan:
         gain: S_full − S_base and its interval.
         scores: S_k and its interval, by layer or baseline.
         contributions: C(k), or a baseline's share of the gain; None where the gain is not clearly above zero.
+        draws: the drawn C(k) behind its interval, shape (resamples,), the same draws for every arm; none where C is
+            undefined.
     """
 
     base: Interval
@@ -109,6 +111,7 @@ class Scan:
     gain: Interval
     scores: dict[Arm, Interval]
     contributions: dict[Arm, Contribution | None]
+    draws: dict[Arm, Matrix]
 
     @property
     def defined(self) -> bool:
@@ -131,6 +134,7 @@ def scan(base: Matrix, full: Matrix, arms: dict[Arm, Matrix], bootstrap: Bootstr
     gain = bootstrap.interval(full_score - base_score, full_draws - base_draws)
     scores: dict[Arm, Interval] = {}
     contributions: dict[Arm, Contribution | None] = {}
+    ratios_of: dict[Arm, Matrix] = {}
     for arm, runs in arms.items():
         draws = bootstrap.scores(runs)
         score = score_of(runs)
@@ -139,6 +143,7 @@ def scan(base: Matrix, full: Matrix, arms: dict[Arm, Matrix], bootstrap: Bootstr
         if gain.low > 0:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratios = np.nan_to_num((draws - base_draws) / (full_draws - base_draws))
+            ratios_of[arm] = ratios
             contributions[arm] = Contribution(
                 bootstrap.interval(contribution(score, base_score, full_score), ratios),
                 tuple(contribution(score_of(one), base_score, full_score) for one in runs),
@@ -149,6 +154,7 @@ def scan(base: Matrix, full: Matrix, arms: dict[Arm, Matrix], bootstrap: Bootstr
         gain=gain,
         scores=scores,
         contributions=contributions,
+        draws=ratios_of,
     )
 
 

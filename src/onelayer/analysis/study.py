@@ -8,8 +8,11 @@ from typing import Any
 from onelayer.analysis.baselines import baselines
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
+from onelayer.analysis.location import location
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.seed_agreement import seed_agreement
 from onelayer.analysis.suite import suite_section
+from onelayer.analysis.weights import weights_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
 from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs
@@ -60,6 +63,15 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "defined": scans["report"].defined,
         "layers": layers,
         "best_layer": best,
+        "location": location(
+            scans["select"],
+            scans["report"],
+            list(evidence.layers),
+            study.model.layer_count(),
+            study.analysis.confidence,
+        ),
+        "seed_agreement": seed_agreement(evidence),
+        "weights": weights_section(evidence, StudyState(study), scans["report"]),
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
         "search": search,
         "curves": evidence.histories,
