@@ -50,6 +50,7 @@ def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
             "kendall_high": None,
             "ceiling": None,
             "reliability": dict.fromkeys(names),
+            "seed_to_seed": {one["study"]: _seed_to_seed(one) for one in analyses},
             "kendall_p": None,
             "pearson": None,
             "partial_spearman": None,
@@ -111,6 +112,12 @@ def _kind(first: Study, second: Study) -> str:
         if differs
     ]
     return " and ".join(crossed) or "same domain and algorithm"
+
+
+def _seed_to_seed(analysis: dict[str, Any]) -> float | None:
+    """The mean rho between two seeds of one study; None where that is not known."""
+    mean: dict[str, float | None] = analysis.get("seed_agreement", {}).get("mean", {})
+    return mean.get("spearman")
 
 
 def _undefined(analyses: list[dict[str, Any]]) -> str | None:

@@ -15,12 +15,12 @@ the other three, which are shares of a whole and have no meaning for negative pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from onelayer.analysis.contribution import Interval, Scan, ranked, relative_depth
+from onelayer.analysis.contribution import Scan, ranked, relative_depth
+from onelayer.analysis.drawn import drawn_figure
 from onelayer.analysis.problem_sets import Matrix
 
 THIRDS = ("first", "middle", "last")
@@ -139,19 +139,6 @@ def noise_gini(values: Matrix, draws: Matrix) -> float | None:
 def top_sizes(layers: int) -> list[int]:
     """The k of the top-k shares: 1, a quarter and half of the scanned layers, rounded up."""
     return sorted({1, -(-layers // 4), -(-layers // 2)})
-
-
-def drawn_figure(value: float, draws: Matrix, confidence: float) -> dict[str, float] | None:
-    """A figure with its percentile interval; None where it is undefined in the data or in too many draws.
-
-    Draws in which it is undefined are left out, where they are no more than lie outside an interval.
-    """
-    lost = np.isnan(draws)
-    if np.isnan(value) or lost.mean() > 1 - confidence:
-        return None
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(draws[~lost], (tail, 1 - tail))
-    return asdict(Interval(value, float(low), float(high)))
 
 
 def _shares(profile: Matrix) -> Matrix:

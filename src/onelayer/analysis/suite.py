@@ -7,13 +7,16 @@ benchmarks' means (`onelayer.analysis.problem_sets`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from onelayer.analysis.contribution import Bootstrap, scan
+from onelayer.analysis.coefficients import all_tied, pearson, permutation_p
+from onelayer.analysis.contribution import Arm, Bootstrap, Scan, scan
+from onelayer.analysis.drawn import drawn_figure, scaled
 from onelayer.analysis.problem_sets import Matrix, ProblemSets
 from onelayer.config import Study
 from onelayer.errors import UserError
@@ -25,6 +28,9 @@ from onelayer.suite import benchmarks as library
 from onelayer.suite.benchmarks import HarnessBenchmark
 from onelayer.suite.scores import read_benchmark_records, read_suite_scores, shown_composites
 from onelayer.suite.standing import SuiteState, scored_runs
+
+# Of two layers, a coefficient can only be −1 or 1.
+_FEWEST_LAYERS = 3
 
 
 def suite_section(study: Study, state: StudyState) -> dict[str, Any]:
@@ -52,6 +58,7 @@ def suite_section(study: Study, state: StudyState) -> dict[str, Any]:
         "scores": {run.name: _scores(scores[run.name]) for run in runs},
         "spread": _spread(study, scores, [*names, *whole]),
         "contributions": {name: _contributions(study, name, means) for name in [*names, *whole]},
+        "math_and_all": _math_and_all(study, means) if {"math", "overall"} <= set(whole) else None,
         "notes": _notes(study, scores[BASE.name]),
     }
 
@@ -89,25 +96,7 @@ def _mean_and_deviation(scores: dict[str, Any], runs: list[Run], name: str) -> d
 def _contributions(study: Study, name: str, means: dict[str, dict[str, pd.Series]]) -> dict[str, Any]:
     """Every layer's contribution to one benchmark or composite."""
     weights = library.weights(name, library.composites())
-    sets = ProblemSets([part for part in weights for _ in means[part][BASE.name]], weights)
-
-    def matrix(runs: list[Run]) -> Matrix:
-        parts = [aligned([means[part][BASE.name], *(means[part][run.name] for run in runs)])[1:] for part in weights]
-        stacked: Matrix = np.hstack(parts)
-        return stacked
-
-    arms: dict[int, list[Run]] = {}
-    for run in layer_runs(study):
-        arms.setdefault(run.layers[0], []).append(run)
-    bootstrap = Bootstrap(
-        sets, study.analysis.resamples, study.analysis.confidence, derive_seed(study.seed, "bootstrap", "suite", name)
-    )
-    found = scan(
-        matrix([BASE]),
-        matrix(list(full_runs(study))),
-        {layer: matrix(runs) for layer, runs in arms.items()},
-        bootstrap,
-    )
+    found = _scan(study, means, weights, weights, name)
     rows = []
     for layer in study.layers:
         chosen = found.contributions[layer]
@@ -126,6 +115,72 @@ def _contributions(study: Study, name: str, means: dict[str, dict[str, pd.Series
         "defined": found.defined,
         "layers": rows,
     }
+
+
+def _scan(
+    study: Study,
+    means: dict[str, dict[str, pd.Series]],
+    parts: Iterable[str],
+    weights: dict[str, float],
+    drawn_for: str,
+) -> Scan:
+    """Every layer's contribution to a weighted mean of benchmarks.
+
+    Args:
+        study: the settings.
+        means: by benchmark, then run, each problem's share of right samples.
+        parts: the benchmarks whose problems are drawn.
+        weights: what each weighs; 0 for one that is left out here.
+        drawn_for: names the draws; of one name and the same parts they are the same, whatever the weights.
+    """
+    sets = ProblemSets([part for part in parts for _ in means[part][BASE.name]], weights)
+
+    def matrix(runs: list[Run]) -> Matrix:
+        columns = [aligned([means[part][BASE.name], *(means[part][run.name] for run in runs)])[1:] for part in parts]
+        stacked: Matrix = np.hstack(columns)
+        return stacked
+
+    arms: dict[Arm, list[Run]] = {}
+    for run in layer_runs(study):
+        arms.setdefault(run.layers[0], []).append(run)
+    bootstrap = Bootstrap(
+        sets,
+        study.analysis.resamples,
+        study.analysis.confidence,
+        derive_seed(study.seed, "bootstrap", "suite", drawn_for),
+    )
+    return scan(
+        matrix([BASE]),
+        matrix(list(full_runs(study))),
+        {layer: matrix(runs) for layer, runs in arms.items()},
+        bootstrap,
+    )
+
+
+def _math_and_all(study: Study, means: dict[str, dict[str, pd.Series]]) -> dict[str, Any]:
+    """Pearson's r over layers of C in mathematics with C in all categories (the paper's table of the same).
+
+    Both are drawn on the same problems and seeds. Mathematics is itself one of the four categories, so that r leans up.
+    """
+    overall, math_alone = (library.weights(name, library.composites()) for name in ("overall", "math"))
+    both = [
+        _scan(study, means, overall, weights, "math and all")
+        for weights in (math_alone | {part: 0.0 for part in overall if part not in math_alone}, overall)
+    ]
+    result: dict[str, Any] = {"layers": len(study.layers), "pearson": None, "reason": None}
+    undefined = [name for name, found in zip(("math", "overall"), both, strict=True) if not found.defined]
+    if undefined:
+        return result | {"reason": f"the full gain is not clearly above zero in {' and '.join(undefined)}"}
+    if len(study.layers) < _FEWEST_LAYERS:
+        return result | {"reason": f"{len(study.layers)} layers were scanned, fewer than {_FEWEST_LAYERS}"}
+    # C is a straight line of the score, so the scores' r is that of C.
+    one, other = (np.array([found.scores[layer].value for layer in study.layers]) for found in both)
+    if all_tied(one) or all_tied(other):
+        return result | {"reason": "all layers score alike in one of the two"}
+    draws = [scaled(np.stack([found.draws[layer] for layer in study.layers], axis=1)) for found in both]
+    figure = drawn_figure(float(pearson(one, other)), pearson(*draws), study.analysis.confidence)
+    seed = derive_seed(study.seed, study.name, "math and all")
+    return result | {"pearson": figure and figure | {"p": permutation_p(one, other, seed, pearson)}}
 
 
 def _notes(study: Study, scores: dict[str, Any]) -> list[str]:

@@ -13,11 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from onelayer.analysis.coefficients import Measure, all_tied, pearson, permutation_p, spearman
+from onelayer.analysis.coefficients import (
+    FEWEST_FOR_PARTIAL,
+    Measure,
+    all_tied,
+    hump,
+    partial_p,
+    partial_pearson,
+    pearson,
+    permutation_p,
+    spearman,
+)
 from onelayer.analysis.contribution import Scan, deviation, relative_depth
+from onelayer.analysis.drawn import drawn_figure, scaled
 from onelayer.analysis.evidence import Evidence
-from onelayer.analysis.location import drawn_figure
-from onelayer.analysis.problem_sets import Matrix
 from onelayer.grid import Run, full_runs, is_weighed
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
@@ -165,7 +174,8 @@ def _spread(rows: list[dict[str, Any]], key: str) -> dict[str, float | None] | N
 def _with_contribution(evidence: Evidence, rows: list[dict[str, Any]], key: str, report: Scan) -> dict[str, Any]:
     """The correlation over layers of ‖Δ‖ with C, where both are known."""
     figures = {row["layer"]: row[key]["l2"] for row in rows if row[key] and row["layer"] in evidence.layers}
-    found: dict[str, Any] = {"layers": len(figures), "pearson": None, "spearman": None, "reason": None}
+    found: dict[str, Any] = {"layers": len(figures), "pearson": None, "spearman": None, "partial_pearson": None}
+    found["reason"] = None
     if not report.defined:
         return found | {"reason": "contributions are undefined, for the full gain is not clearly above zero"}
     if len(figures) < _FEWEST_LAYERS:
@@ -178,19 +188,22 @@ def _with_contribution(evidence: Evidence, rows: list[dict[str, Any]], key: str,
     study = evidence.study
     seed = derive_seed(study.seed, study.name, "weights", key)
 
-    def of(measure: Measure) -> dict[str, float] | None:
-        drawn = measure(np.broadcast_to(lengths, draws.shape), _scaled(draws))
+    def of(measure: Measure, p: float) -> dict[str, float] | None:
+        drawn = measure(np.broadcast_to(lengths, draws.shape), scaled(draws))
         figure = drawn_figure(float(measure(lengths, values)), drawn, study.analysis.confidence)
-        return figure and figure | {"p": permutation_p(lengths, values, seed, measure)}
+        return figure and figure | {"p": p}
 
-    return found | {"pearson": of(pearson), "spearman": of(spearman)}
-
-
-def _scaled(draws: Matrix) -> Matrix:
-    """Each draw over its largest figure: a draw whose gain is all but zero has a C too large to be squared."""
-    largest = np.abs(draws).max(axis=1, keepdims=True)
-    scaled: Matrix = np.divide(draws, largest, out=np.zeros_like(draws), where=largest > 0)
-    return scaled
+    found |= {
+        "pearson": of(pearson, permutation_p(lengths, values, seed, pearson)),
+        "spearman": of(spearman, permutation_p(lengths, values, seed)),
+    }
+    if len(figures) >= FEWEST_FOR_PARTIAL:
+        depth = study.model.layer_count()
+        covariates = hump(np.array([relative_depth(layer, depth) for layer in figures]))
+        found["partial_pearson"] = of(
+            lambda one, other: partial_pearson(one, other, covariates), partial_p(lengths, values, covariates, seed)
+        )
+    return found
 
 
 def _read(study: str, run: Run) -> dict[str, Any]:
