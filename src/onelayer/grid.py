@@ -77,6 +77,12 @@ class Job:
 BASE = Run("base", "base")
 
 
+def setting_name(run: str) -> str:
+    """What the run of this name is repeated of: the name without the seed, such as ``layer-07``."""
+    name, _, seed = run.rpartition("-s")
+    return name if name and seed.isdigit() else run
+
+
 def rate_name(rate: float) -> str:
     """Write a learning rate the way run names and tables do: ``5e-06``, ``0.0003``."""
     return f"{rate:g}"

@@ -66,7 +66,7 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "summaries": evidence.summaries,
         "cost": costs,
         "trained_on": _trained_on(evidence.trainings),
-        "provenance": _provenance(evidence.trainings),
+        "provenance": _provenance(evidence.trainings) | {"seed": study.seed},
         "missing": evidence.missing,
         **suite,
     }
