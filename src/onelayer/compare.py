@@ -53,11 +53,14 @@ def headlines() -> list[str]:
     for study, figures in metrics.items():
         full, best = figures["full"], figures["best_layer"]
         gain = f"full gain {full['gain']:.3f} ({full['gain_low']:.3f} to {full['gain_high']:.3f})"
-        if best["contribution"] is None:
-            lines.append(f"{study}: {gain}, not clearly above zero: contributions are undefined")
+        name = f"{study} ({figures['missing_runs']} runs missing)" if "missing_runs" in figures else study
+        if full["gain_low"] <= 0:
+            lines.append(f"{name}: {gain}, not clearly above zero: contributions are undefined")
+        elif best["layer"] is None:
+            lines.append(f"{name}: {gain}; no layer is done yet")
         else:
             lines.append(
-                f"{study}: {gain}; layer {best['layer']} alone carries {best['contribution']:.2f} of it"
+                f"{name}: {gain}; layer {best['layer']} alone carries {best['contribution']:.2f} of it"
                 f" ({best['low']:.2f} to {best['high']:.2f})"
             )
     for pair, figures in pairs.items():
@@ -72,8 +75,8 @@ def headlines() -> list[str]:
 
 
 def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
-    """A study's headline figures, all measured on ``report``."""
-    best = analysis["best_layer"]
+    """A study's headline figures, all measured on ``report``; null where a study, or what is done of it, has none."""
+    best = analysis["best_layer"] or {"layer": None, "score": {"value": None}, "contribution": None}
     found = best["contribution"] or {"value": None, "low": None, "high": None}
     return {
         "base": {"score": analysis["base"]["value"]},
@@ -95,6 +98,7 @@ def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
             for row in analysis["layers"]
         },
         **_baselines(analysis),
+        **({"missing_runs": len(analysis["missing"])} if analysis["missing"] else {}),
     }
 
 
@@ -133,12 +137,14 @@ def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
     """
     settings = {name: load_study(name) for name in studies}
     found = {name: read_analysis(name) for name in studies}
-    ranking = cache(lambda name: read_ranking(settings[name]))  # no records are read unless a pair needs them
+    ranking = cache(
+        lambda name: read_ranking(settings[name], found[name])
+    )  # no records are read unless a pair needs them
     pairs = {}
     for names in combinations(settings, 2):
         both = [settings[name] for name in names]
         analyses = [found[name] for name in names]
-        layers = sorted(set.intersection(*({row["layer"] for row in one["layers"]} for one in analyses)))
+        layers = sorted(set.intersection(*({*complete_layers(one)} for one in analyses)))
         figures: dict[str, Any] = {
             "kind": _kind(*both),
             "layers": len(layers),
@@ -168,16 +174,24 @@ def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
     return pairs
 
 
-def read_ranking(study: Study) -> Ranking:
-    """Read what a study's records say of its layers on ``report``.
+def complete_layers(analysis: dict[str, Any]) -> list[int]:
+    """The layers of which every seed is done: a ranking draws the same repeats of each."""
+    return [row["layer"] for row in analysis["layers"] if row["seeds"] == analysis["seeds"]]
+
+
+def read_ranking(study: Study, analysis: dict[str, Any]) -> Ranking:
+    """Read what a study's records say on ``report`` of the layers of which every seed is done.
 
     Raises UserError where records or problems are missing, or do not belong together.
     """
     arms: dict[int, list[Any]] = {}
+    complete = complete_layers(analysis)
     for run in layer_runs(study):
+        if run.layers[0] not in complete:
+            continue
         means = problem_means(read_records(study.name, run.name), "report")
         arms.setdefault(run.layers[0], []).append(means)
-    first = arms[study.layers[0]][0]
+    first = arms[complete[0]][0]
     prompts = {problem.id: problem.prompt for problem in read_problems(study, "report")}
     unknown = [one for one in first.index if one not in prompts]
     if unknown:
@@ -215,7 +229,9 @@ def _reason(analyses: list[dict[str, Any]], shared: int) -> str | None:
     if depths[0] != depths[1]:
         return f"the models differ in depth ({depths[0]} and {depths[1]} layers), so no layer of one is the other's"
     if shared < _FEWEST_LAYERS:
-        return f"the studies share {shared} scanned layers, fewer than {_FEWEST_LAYERS}"
+        unfinished = any(one["missing"] for one in analyses)
+        without = " (those that lack a seed's run not counted)" if unfinished else ""
+        return f"the studies share {shared} scanned layers{without}, fewer than {_FEWEST_LAYERS}"
     return None
 
 

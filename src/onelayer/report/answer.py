@@ -23,7 +23,8 @@ class Answer:
         found: which layer carries how much, or why that cannot be said.
         sure: how sure that is; None where there is nothing to be sure of.
         cost: what the best layer takes beside full training; None where no layer is there.
-        advice: what to train.
+        advice: what to train, or why nothing can be recommended.
+        more: what else is said of that; empty where that is all.
         scores: base, full training and the gain.
         unfinished: what is missing; None where every run is there.
     """
@@ -34,6 +35,7 @@ class Answer:
     sure: str | None
     cost: str | None
     advice: str
+    more: str
     scores: str
     unfinished: str | None
 
@@ -41,6 +43,7 @@ class Answer:
 def answer(analysis: dict[str, Any], decimals: int) -> Answer:
     """Put a study's analysis into the words of a page's first screen."""
     seeds, missing = len(analysis["seeds"]), len(analysis["missing"])
+    advice, _, more = _advice(analysis, decimals).partition(". ")
     runs = missing + len(analysis["summaries"])
     return Answer(
         study=analysis["study"],
@@ -49,7 +52,8 @@ def answer(analysis: dict[str, Any], decimals: int) -> Answer:
         found=_found(analysis, decimals),
         sure=_sure(analysis, decimals),
         cost=_cost(analysis),
-        advice=_advice(analysis, decimals),
+        advice=f"{advice.removesuffix('.')}.",
+        more=more,
         scores=_scores(analysis, decimals + 1),
         unfinished=f"Not finished: {missing} of {runs} runs are missing, and the figures rest on the others."
         if missing
@@ -81,7 +85,7 @@ def _sure(analysis: dict[str, Any], decimals: int) -> str | None:
     if beside:
         told = f"not told apart from layer{'s' if len(beside) > 1 else ''} {spans(beside)}"
     else:
-        told = "apart from every other layer's" if len(analysis["layers"]) > 1 else "the only layer there is"
+        told = "apart from every other" if len(analysis["layers"]) > 1 else "the only layer there is"
     return f"{analysis['confidence']:.0%} interval {found['low']:.{decimals}f} to {found['high']:.{decimals}f}, {told}."
 
 
@@ -102,18 +106,18 @@ def _cost(analysis: dict[str, Any]) -> str | None:
 
 
 def _advice(analysis: dict[str, Any], decimals: int) -> str:
-    """The recommendation that the study's costs carry, or, without one, what the best layer alone says."""
+    """The recommendation of the analysis, or, without one, what the best layer alone says."""
     made = analysis.get("recommendation")
     if made is not None:
-        return str(made["text"] or made["refused"])
+        return str(made["text"])
     best = analysis["best_layer"]
     if not analysis["defined"]:
-        return "nothing can be recommended where full training shows no clear gain."
+        return "Nothing can be recommended where full training shows no clear gain."
     if best is None:
-        return "nothing can be recommended before a layer is done."
+        return "Nothing can be recommended before a layer is done."
     if best["contribution"]["low"] <= 0:
-        return f"the whole model; what layer {best['layer']} carries is not clearly above zero."
-    return f"layer {best['layer']}, where {best['contribution']['value']:.{decimals}f} of the gain is enough."
+        return f"Train the whole model: what layer {best['layer']} carries is not clearly above zero."
+    return f"Train layer {best['layer']} where {best['contribution']['value']:.{decimals}f} of the gain is enough."
 
 
 def _scores(analysis: dict[str, Any], decimals: int) -> str:

@@ -18,7 +18,6 @@ from onelayer.report import sections, tables
 from onelayer.report.answer import answer
 from onelayer.report.exhibit_files import write_tables
 from onelayer.report.section import Section
-from onelayer.report.sections.agreement import Pairs
 from onelayer.report.table_html import FOLDED_FROM, table_html
 from onelayer.store import REPORT, study_page, write_bytes
 

@@ -12,7 +12,8 @@ from onelayer.grid import layer_name, setting_name
 from onelayer.report.figures import earned
 
 _CONTRIBUTIONS = (
-    "study", "layer", "depth", "rank", "contribution", "low", "high", "score", "score_low", "score_high", "select_score",
+    "study", "layer", "depth", "rank", "contribution", "low", "high", "score", "score_low", "score_high",
+    "select_score",
 )  # fmt: skip
 
 
