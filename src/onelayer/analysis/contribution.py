@@ -186,10 +186,12 @@ def _score(arm: ArmScore, bootstrap: Bootstrap) -> Interval:
 
 def _share(arm: ArmScore, base: ArmScore, full: ArmScore, confidence: float) -> Interval:
     """C of an arm, with Fieller's interval; the gain's interval lies above zero."""
+    (own, common), (_, gain) = np.cov(arm.draws - base.draws, full.draws - base.draws, ddof=0)
 
     def excess(share: float) -> float:
         """By how much the arm's distance from that share of the gain passes what chance explains."""
-        found = contrast([(1.0, arm), (share - 1, base), (-share, full)])
+        shared = max(0.0, float(own - 2 * share * common + share**2 * gain))
+        found = contrast([(1.0, arm), (share - 1, base), (-share, full)], shared)
         return abs(found.value) - found.reach(confidence)
 
     value = contribution(arm.value, base.value, full.value)
