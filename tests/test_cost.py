@@ -114,8 +114,8 @@ def test_adapters_weigh_what_peft_makes() -> None:
 
 
 def test_the_best_layer_costs_at_most_what_the_lowest_does() -> None:
-    assert trained_part(SHAPE, Run("tuned-best-s0", "tuned", seed=0, best=True)) == trained_part(SHAPE, layer(0))
-    known = Run("tuned-best-s0", "tuned", layers=(2,), seed=0, best=True)
+    assert trained_part(SHAPE, Run("tuned-best-s0", "tuned", seed=0, ranked=Ranked("best"))) == trained_part(SHAPE, layer(0))
+    known = Run("tuned-best-s0", "tuned", layers=(2,), seed=0, ranked=Ranked("best"))
     assert trained_part(SHAPE, known) == trained_part(SHAPE, layer(2))
 
 

@@ -5,7 +5,7 @@ import pytest
 from conftest import TINY, deep_copy
 from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.grid import all_runs, families, find_family, find_job, find_runs, jobs, search_runs
+from onelayer.grid import Ranked, all_runs, families, find_family, find_job, find_runs, jobs, search_runs
 
 
 def study(**runs: object) -> Study:
@@ -98,7 +98,7 @@ def test_the_best_layer_is_named_before_it_is_known() -> None:
     assert [run.name for run in runs] == [
         "search-tuned-best-0.001-s0", "search-tuned-best-0.01-s0", "tuned-best-s0", "tuned-best-s1"
     ]  # fmt: skip
-    assert all(run.best and run.layers == () for run in runs)
+    assert all(run.ranked == Ranked("best") and run.layers == () for run in runs)
 
 
 def test_a_job_holds_no_two_baselines() -> None:

@@ -9,6 +9,7 @@ from onelayer.analysis.baselines import baselines
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
 from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
@@ -34,7 +35,8 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """
     evidence = gather(study, partial)
     suite, unscored = _suite(study, partial)
-    scans = {split: _scan(evidence, split) for split in SPLITS}
+    draws = {split: _bootstrap(evidence, split) for split in SPLITS}
+    scans = {split: _scan(evidence, split, draws[split]) for split in SPLITS}
     layers = _layers(evidence, scans["select"], scans["report"])
     best = next((layer for layer in layers if layer["rank"] == 1), None)
     search = read_choice(study)
@@ -61,6 +63,8 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "layers": layers,
         "best_layer": best,
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
+        "strategies": strategies(evidence, scans["report"], draws["report"], best, costs),
+        "rate_sensitivity": rate_sensitivity(evidence, scans["report"], draws["report"], search["learning_rate"]),
         "search": search,
         "curves": evidence.histories,
         "summaries": evidence.summaries,
@@ -87,19 +91,24 @@ def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
     return {"suite": suite_section(study, state)}, []
 
 
-def _scan(evidence: Evidence, split: str) -> Scan:
+def _bootstrap(evidence: Evidence, split: str) -> Bootstrap:
     study = evidence.study
-    bootstrap = Bootstrap(
+    return Bootstrap(
         ProblemSets.of_ids(list(evidence.means[split][BASE.name].index)),
         study.analysis.resamples,
         study.analysis.confidence,
         derive_seed(study.seed, "bootstrap", split),
     )
+
+
+def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
+    study = evidence.study
     arms: dict[Arm, list[Run]] = dict(evidence.layers.items())
-    for family in families(study):  # after the layers, so that their draws are the same with baselines and without
-        runs = evidence.of(family_runs(study, family))
-        if runs:
-            arms[family.name] = runs
+    # Others after the layers, so that the layers' draws are the same with them and without.
+    others = {family.name: list(family_runs(study, family)) for family in families(study)}
+    for name, runs in (others | strategy_arms(study) | sensitivity_arms(study)).items():
+        if there := evidence.of(runs):
+            arms[name] = there
     matrices = {name: evidence.matrix(split, runs) for name, runs in arms.items()}
     full = evidence.of(full_runs(study))
     return scan(evidence.matrix(split, [BASE]), evidence.matrix(split, full), matrices, bootstrap)
@@ -171,7 +180,8 @@ def _missing_notes(evidence: Evidence) -> list[str]:
     for setting, runs in settings.items():
         lost = [f"{run.name} ({evidence.missing[run.name]})" for run in runs if run.name in evidence.missing]
         if lost:
-            rest = f"rests on {len(runs) - len(lost)} of {len(runs)} seeds" if len(lost) < len(runs) else "is left out"
+            repeats = "seeds" if runs[0].draw is None else "draws"
+            rest = f"rests on {len(runs) - len(lost)} of {len(runs)} {repeats}" if len(lost) < len(runs) else "is left out"
             notes.append(f"{setting} {rest}: {', '.join(lost)} missing.")
     return notes
 
