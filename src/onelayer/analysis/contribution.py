@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from onelayer.analysis.contrasts import ArmScore, Contrast
 from onelayer.analysis.problem_sets import Matrix, ProblemSets
 
 # What is held against full training: a layer by its number, a baseline by its name.
@@ -64,6 +65,7 @@ class Bootstrap:
         self._resamples = resamples
         tail = (1 - confidence) / 2
         self._tails = (tail, 1 - tail)
+        self.confidence = confidence
         self.sets = sets
         self._weights = sets.draw(self._generator, resamples)
 
@@ -85,6 +87,28 @@ class Bootstrap:
         deviation = np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1) - center
         stretched: Matrix = center + math.sqrt(seeds / (seeds - 1)) * deviation
         return stretched
+
+    def arm(self, runs: Matrix) -> ArmScore:
+        """The score of an arm and what makes it unsure.
+
+        Args:
+            runs: each run's mean by problem, shape (seeds, problems).
+        """
+        seeds, problems = runs.shape
+        by_seed = [self.sets.score(run) for run in runs]
+        return ArmScore(
+            value=self.sets.score(runs),
+            draws=self._weights @ runs.mean(axis=0),
+            problems=problems,
+            seeds=seeds,
+            between=float(np.var(by_seed, ddof=1)) / seeds if seeds > 1 else 0.0,
+            residual=self.sets.residual(runs) / seeds if seeds > 1 else 0.0,
+        )
+
+    def around(self, found: Contrast) -> Interval:
+        """The interval of a weighted sum of arms' scores."""
+        reach = found.reach(self.confidence)
+        return Interval(found.value, found.value - reach, found.value + reach)
 
     def interval(self, value: float, draws: Matrix) -> Interval:
         """The percentile interval of the draws around a figure."""
