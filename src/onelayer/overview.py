@@ -95,9 +95,9 @@ def _layers(run: Run, order: Sequence[int] | None) -> str:
         place = _place(run.ranked)
         chosen = place if order is None else f"{', '.join(map(str, run.ranked.of(order)))} ({place})"
     if run.boost is not None:
-        return f"all parameters; at {run.boost:g} times the rate: {chosen}"
+        return f"all, at {run.boost:g} × the rate {chosen}"
     if run.rate_factor is not None:
-        return f"{chosen}, at {run.rate_factor:g} times the rate"
+        return f"{chosen} at {run.rate_factor:g} × the rate"
     return chosen or "all parameters"
 
 

@@ -159,6 +159,6 @@ def _check_seeds(key: str, asked_for: tuple[int, ...] | None, seeds: tuple[int, 
     for index, seed in enumerate(asked_for or ()):
         if seed not in seeds:
             raise UserError(
-                f"{key}.seeds[{index}]: found {seed}, expected one of runs.seeds ({', '.join(map(str, seeds))}), those of"
-                " full training"
+                f"{key}.seeds[{index}]: found {seed}, expected one of runs.seeds, those of full training"
+                f" ({', '.join(map(str, seeds))})"
             )

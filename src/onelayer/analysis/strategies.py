@@ -128,7 +128,7 @@ def rate_sensitivity(
             "layer": layer,
             "end": None if runs[0].ranked is None else runs[0].ranked.end,
             "factor": runs[0].rate_factor,
-            "learning_rate": evidence.trainings[runs[0].name].details["learning_rate"],
+            "learning_rate": evidence.trainings[runs[0].name].settings["learning_rate"],
             "seeds": [run.seed for run in runs],
             "score": asdict(report.scores[name]),
             "score_per_seed": evidence.scores(runs),
@@ -140,8 +140,8 @@ def rate_sensitivity(
             "against_one": None,
         }
         if scanned:
-            matrices = (evidence.matrix("report", arm) for arm in (runs, scanned))
-            row["against_one"] = _as_row(compare_arms(*matrices, bootstrap))
+            at_factor, at_one_itself = evidence.matrix("report", runs), evidence.matrix("report", scanned)
+            row["against_one"] = _as_row(compare_arms(at_factor, at_one_itself, bootstrap))
             compared.append(row["against_one"])
         rows.append(row)
     _correct(compared)

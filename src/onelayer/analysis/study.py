@@ -180,8 +180,8 @@ def _missing_notes(evidence: Evidence) -> list[str]:
     for setting, runs in settings.items():
         lost = [f"{run.name} ({evidence.missing[run.name]})" for run in runs if run.name in evidence.missing]
         if lost:
-            repeats = "seeds" if runs[0].draw is None else "draws"
-            rest = f"rests on {len(runs) - len(lost)} of {len(runs)} {repeats}" if len(lost) < len(runs) else "is left out"
+            share = f"{len(runs) - len(lost)} of {len(runs)} {'seeds' if runs[0].draw is None else 'draws'}"
+            rest = f"rests on {share}" if len(lost) < len(runs) else "is left out"
             notes.append(f"{setting} {rest}: {', '.join(lost)} missing.")
     return notes
 

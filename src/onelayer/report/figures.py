@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, bars, drawing, svg
+from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, SKY, bars, drawing, svg
 
 
 def profile(analysis: dict[str, Any]) -> str:
@@ -86,7 +86,7 @@ def curves(analysis: dict[str, Any]) -> str:
             kind = run.partition("-")[0]
             if kind == "search":
                 continue
-            label, color, width = _CURVES[kind]
+            label, color, width = _CURVES.get(kind, ("other runs", SKY, 1.0))
             axes.plot(
                 [row["step"] for row in history],
                 _smoothed(_earned(history)),
