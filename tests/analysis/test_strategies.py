@@ -199,7 +199,7 @@ class TestAnalysis:
             against = {"full", "layer-02"} | (set() if name == "random2" else {"random2"})
             assert row["against"].keys() == against
             for other, found in row["against"].items():
-                assert found["difference"]["value"] == pytest.approx(mean(name) - mean(other))
+                assert found["difference"] == pytest.approx(mean(name) - mean(other))
             assert (row["size"], row["train_seconds"], row["peak_memory_bytes"]) == (2, 1.0, 10**6)
         assert (rows["boost-best2"]["kind"], rows["boost-best2"]["end"], rows["boost-best2"]["factor"]) == (
             "boost", "best", 4.0
@@ -225,8 +225,8 @@ class TestAnalysis:
         order = sorted(found, key=lambda one: one["p"])
         naive = [min(1.0, (len(order) - place) * one["p"]) for place, one in enumerate(order)]
         for place, one in enumerate(order):
-            assert one["corrected_p"] == pytest.approx(max(naive[: place + 1]))
-        assert all(first["corrected_p"] <= second["corrected_p"] for first, second in pairwise(order))
+            assert one["p_adjusted"] == pytest.approx(max(naive[: place + 1]))
+        assert all(first["p_adjusted"] <= second["p_adjusted"] for first, second in pairwise(order))
         evidence = gather(study)
         bootstrap = Bootstrap(ProblemSets.of_ids(list(evidence.means["report"][BASE.name].index)), 200, 0.95, 1)
         first, second = (
@@ -234,8 +234,8 @@ class TestAnalysis:
         )
         alone = compare_arms(first, second, bootstrap)
         row = next(row for row in result["strategies"] if row["name"] == "only-best2")["against"]["full"]
-        assert row["difference"]["value"] == pytest.approx(alone.difference.value)
-        assert row["difference"]["low"] == pytest.approx(alone.difference.low, abs=0.02)  # other draws
+        assert row["difference"] == pytest.approx(alone.difference.value)
+        assert row["low"] == pytest.approx(alone.difference.low, abs=0.02)  # other draws
 
     def test_rate_sensitivity_by_hand(self, result: dict[str, Any]) -> None:
         scores = {name: one["report"]["score"] for name, one in result["summaries"].items()}
@@ -248,7 +248,7 @@ class TestAnalysis:
             at_one = (scores[f"layer-0{row['layer']}-s0"] + scores[f"layer-0{row['layer']}-s1"]) / 2
             assert row["score_at_one"]["value"] == pytest.approx(at_one)
             assert row["move"] == pytest.approx((scores[f"{name}-s1"] - at_one) / gain)
-            assert row["against_one"]["difference"]["value"] == pytest.approx(scores[f"{name}-s1"] - at_one)
+            assert row["against_one"]["difference"] == pytest.approx(scores[f"{name}-s1"] - at_one)
             assert row["among"] == 2
         assert [(row["layer"], row["end"], row["factor"]) for row in found["rows"]] == [
             (2, "best", 0.5), (0, "worst", 0.5), (2, "best", 3.0), (0, "worst", 3.0)
@@ -257,7 +257,7 @@ class TestAnalysis:
         assert [(row["rank"], row["rank_at_one"]) for row in found["rows"]] == [(1, 1), (2, 2), (2, 1), (1, 2)]
         assert found["largest_move"] == max(abs(row["move"]) for row in found["rows"])
         smallest = min(row["against_one"]["p"] for row in found["rows"])
-        assert min(row["against_one"]["corrected_p"] for row in found["rows"]) == pytest.approx(4 * smallest)
+        assert min(row["against_one"]["p_adjusted"] for row in found["rows"]) == pytest.approx(4 * smallest)
 
     @pytest.mark.usefixtures("project")
     def test_they_change_no_other_figure(self, result: dict[str, Any]) -> None:
@@ -318,7 +318,7 @@ class TestPage:
         assert "Against the best single layer (2)" in words
         assert "Random 2" not in words["Against as many random layers"]
         rows = {row["name"]: row["against"]["full"] for row in result["strategies"]}
-        rows["boost-best2"]["corrected_p"] = 0.06
+        rows["boost-best2"]["p_adjusted"] = 0.06
         again = strategies_page.section(result)
         assert again is not None
         assert not any("Above it: Boost best 2" in text for text in again.paragraphs if "full training" in text)

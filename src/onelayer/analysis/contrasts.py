@@ -1,7 +1,7 @@
 """How sure a weighted sum of arms' scores is, such as S_k − S_full, from two or three seeds.
 
-Of an arm of m seeds, a run's score is the mean over the problems, and the arm's score the mean over its runs. Two things
-would differ were the study made anew:
+Of an arm of m seeds, a run's score is the mean over the problems, and the arm's score the mean over its runs. Two
+things would differ were the study made anew:
 
 - the problems. They are shared by all arms, so the sum is drawn as one: V_P is the variance of the sum, each arm at its
   mean over seeds, over the bootstrap's draws of the problems. The sampling of answers, and what a seed does to one
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from onelayer.analysis.problem_sets import Matrix
 
@@ -72,13 +72,13 @@ class Contrast:
         """Two-sided, of the true sum being 0."""
         if self._fixed:
             return 1.0 if abs(self.value) < _ROUNDING else 0.0
-        return float(2 * stats.t.sf(abs(self.value) / math.sqrt(self.variance), self.freedom))
+        return float(2 * stdtr(self.freedom, -abs(self.value) / math.sqrt(self.variance)))
 
     def reach(self, confidence: float) -> float:
         """How far the interval reaches to either side."""
         if self._fixed:
             return 0.0
-        return float(stats.t.ppf((1 + confidence) / 2, self.freedom)) * math.sqrt(self.variance)
+        return float(stdtrit(self.freedom, (1 + confidence) / 2)) * math.sqrt(self.variance)
 
 
 def contrast(terms: Sequence[tuple[float, ArmScore]]) -> Contrast:
@@ -97,8 +97,9 @@ def contrast(terms: Sequence[tuple[float, ArmScore]]) -> Contrast:
         for part, count in [(shared, problems), *zip(between, (arm.seeds for _, arm in terms), strict=True)]
         if part > 0
     )
+    value = math.fsum(weight * arm.value for weight, arm in terms)
     return Contrast(
-        math.fsum(weight * arm.value for weight, arm in terms),
+        value if abs(value) >= _ROUNDING else 0.0,
         variance,
         variance**2 / below if below > 0 else math.inf,
     )

@@ -162,10 +162,11 @@ def _layers(evidence: Evidence, run: Run) -> list[int]:
 
 
 def _as_row(comparison: Comparison) -> dict[str, Any]:
-    return {"difference": asdict(comparison.difference), "p": comparison.p, "corrected_p": None}
+    found = comparison.difference
+    return {"difference": found.value, "low": found.low, "high": found.high, "p": comparison.p, "p_adjusted": None}
 
 
 def _correct(compared: list[dict[str, Any]]) -> None:
     """Write each comparison's p-value, corrected for all of them."""
     for row, corrected in zip(compared, holm([row["p"] for row in compared]), strict=True):
-        row["corrected_p"] = corrected
+        row["p_adjusted"] = corrected

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onelayer.analysis.baselines import baselines
+from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.problem_sets import ProblemSets
@@ -35,9 +36,9 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """
     evidence = gather(study, partial)
     suite, unscored = _suite(study, partial)
-    draws = {split: _bootstrap(evidence, split) for split in SPLITS}
-    scans = {split: _scan(evidence, split, draws[split]) for split in SPLITS}
-    layers = _layers(evidence, scans["select"], scans["report"])
+    bootstraps = {split: _bootstrap(evidence, split) for split in SPLITS}
+    scans = {split: _scan(evidence, split, bootstraps[split]) for split in SPLITS}
+    layers = _layers(evidence, scans["select"], scans["report"], _versus_full(evidence, bootstraps["report"]))
     best = next((layer for layer in layers if layer["rank"] == 1), None)
     search = read_choice(study)
     costs = {run.name: _cost(evidence, run) for run in evidence.runs}
@@ -63,8 +64,8 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "layers": layers,
         "best_layer": best,
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
-        "strategies": strategies(evidence, scans["report"], draws["report"], best, costs),
-        "rate_sensitivity": rate_sensitivity(evidence, scans["report"], draws["report"], search["learning_rate"]),
+        "strategies": strategies(evidence, scans["report"], bootstraps["report"], best, costs),
+        "rate_sensitivity": rate_sensitivity(evidence, scans["report"], bootstraps["report"], search["learning_rate"]),
         "search": search,
         "curves": evidence.histories,
         "summaries": evidence.summaries,
@@ -104,7 +105,6 @@ def _bootstrap(evidence: Evidence, split: str) -> Bootstrap:
 def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
     study = evidence.study
     arms: dict[Arm, list[Run]] = dict(evidence.layers.items())
-    # Others after the layers, so that the layers' draws are the same with them and without.
     others = {family.name: list(family_runs(study, family)) for family in families(study)}
     for name, runs in (others | strategy_arms(study) | sensitivity_arms(study)).items():
         if there := evidence.of(runs):
@@ -114,7 +114,28 @@ def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
     return scan(evidence.matrix(split, [BASE]), evidence.matrix(split, full), matrices, bootstrap)
 
 
-def _layers(evidence: Evidence, select: Scan, report: Scan) -> list[dict[str, Any]]:
+def _versus_full(evidence: Evidence, bootstrap: Bootstrap) -> dict[int, dict[str, float]]:
+    """Each layer's score less full training's on ``report``, the p-values corrected over the study's layers."""
+    full = evidence.matrix("report", evidence.of(full_runs(evidence.study)))
+    found = {
+        layer: compare_arms(evidence.matrix("report", runs), full, bootstrap) for layer, runs in evidence.layers.items()
+    }
+    corrected = holm([one.p for one in found.values()])
+    return {
+        layer: {
+            "difference": one.difference.value,
+            "low": one.difference.low,
+            "high": one.difference.high,
+            "p": one.p,
+            "p_adjusted": p_adjusted,
+        }
+        for (layer, one), p_adjusted in zip(found.items(), corrected, strict=True)
+    }
+
+
+def _layers(
+    evidence: Evidence, select: Scan, report: Scan, versus_full: dict[int, dict[str, float]]
+) -> list[dict[str, Any]]:
     depth = evidence.study.model.layer_count()
     order = ranked({layer: select.scores[layer].value for layer in evidence.layers})
     rows = []
@@ -135,6 +156,7 @@ def _layers(evidence: Evidence, select: Scan, report: Scan) -> list[dict[str, An
                 "score_deviation": deviation(scores),
                 "contribution": asdict(found.interval) if found else None,
                 "per_seed": list(found.per_seed) if found else None,
+                "versus_full": versus_full[layer],
             }
         )
     return rows
@@ -218,6 +240,7 @@ def _notes(study: Study, result: dict[str, Any], manifests: dict[str, Manifest])
         notes.append(f"The base's score is {result['base']['value']:.0f}: there is no room on one side of it.")
     if result["defined"]:
         notes += _separation(result["layers"])
+    notes += _beats_full(result["layers"], study.analysis.confidence)
     for name, summary in result["summaries"].items():
         for split, figures in summary.items():
             for share, what, tolerated in _HIDDEN_BY_A_SCORE:
@@ -239,6 +262,19 @@ _HIDDEN_BY_A_SCORE = (
     ("timeout", "were programs that ran out of time", 0.05),
     ("broken", "could not be judged and were left out of the score", 0.0),
 )
+
+
+def _beats_full(layers: list[dict[str, Any]], confidence: float) -> list[str]:
+    """The layers that score above full training, as far as so many comparisons can show it."""
+    notes = []
+    for row in layers:
+        versus = row["versus_full"]
+        if versus["difference"] > 0 and versus["p_adjusted"] <= 1 - confidence:
+            notes.append(
+                f"Layer {row['layer']} beats full training by {versus['difference']:.3f} ({versus['low']:.3f} to"
+                f" {versus['high']:.3f}; p {versus['p_adjusted']:.2g}, corrected for {len(layers)} layers)."
+            )
+    return notes
 
 
 def _separation(layers: list[dict[str, Any]]) -> list[str]:

@@ -31,7 +31,7 @@ def section(analysis: dict[str, Any]) -> Section | None:
                 caption=f"{'Contribution C' if analysis['defined'] else 'Score'} of each layer trained alone, at"
                 f" multiples of the rate that the search chose, {found['learning_rate']:g} (1 is the scan itself); bars"
                 f" are {analysis['confidence']:.0%} intervals. In the table, the difference is of scores, at the factor"
-                " less at 1, the corrected p is Holm's over its rows, and ranks are by the score on report among the"
+                " less at 1, the adjusted p is Holm's over its rows, and ranks are by the score on report among the"
                 " layers of a factor.",
                 table=table(analysis),
                 svg=figure(analysis),
@@ -46,7 +46,7 @@ def table(analysis: dict[str, Any]) -> pd.DataFrame:
     rows = []
     for row in analysis["rate_sensitivity"]["rows"]:
         share, at_one = (row[key] or {} for key in ("contribution", "contribution_at_one"))
-        against = row["against_one"] or {"difference": {}, "p": None, "corrected_p": None}
+        against = row["against_one"] or {}
         rows.append(
             {
                 "setting": row["name"],
@@ -60,11 +60,11 @@ def table(analysis: dict[str, Any]) -> pd.DataFrame:
                 "high": share.get("high"),
                 "contribution_at_1": at_one.get("value"),
                 "move": row["move"],
-                "difference": against["difference"].get("value"),
-                "difference_low": against["difference"].get("low"),
-                "difference_high": against["difference"].get("high"),
-                "p": against["p"],
-                "corrected_p": against["corrected_p"],
+                "difference": against.get("difference"),
+                "difference_low": against.get("low"),
+                "difference_high": against.get("high"),
+                "p": against.get("p"),
+                "p_adjusted": against.get("p_adjusted"),
                 "rank": row["rank"],
                 "rank_at_1": row["rank_at_one"],
             }
@@ -128,7 +128,7 @@ def _moves(analysis: dict[str, Any]) -> str:
     moved = [row for row in compared if is_shown(row["against_one"], analysis["confidence"])]
     if moved:
         said = ", ".join(
-            f"layer {row['layer']} at {row['factor']:g} times ({row['against_one']['difference']['value']:+.3f})"
+            f"layer {row['layer']} at {row['factor']:g} times ({row['against_one']['difference']:+.3f})"
             for row in moved
         )
         sentences.append(

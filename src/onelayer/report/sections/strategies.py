@@ -57,7 +57,7 @@ def section(analysis: dict[str, Any]) -> Section | None:
             Exhibit(
                 name="strategy_comparisons",
                 title="Each strategy against full training, the best layer and random layers",
-                caption="Score of the strategy less that of the other, paired over problems. The corrected p is Holm's,"
+                caption="Score of the strategy less that of the other, paired over problems. The adjusted p is Holm's,"
                 f" over all {len(compared)} comparisons of this table; the intervals are not corrected.",
                 table=comparisons(analysis),
             ),
@@ -107,11 +107,7 @@ def comparisons(analysis: dict[str, Any]) -> pd.DataFrame:
             {
                 "setting": row["name"],
                 "against": other,
-                "difference": found["difference"]["value"],
-                "low": found["difference"]["low"],
-                "high": found["difference"]["high"],
-                "p": found["p"],
-                "corrected_p": found["corrected_p"],
+                **found,
             }
             for row in analysis["strategies"]
             for other, found in row["against"].items()
@@ -178,7 +174,7 @@ def _verdict(other: str, compared: list[tuple[str, dict[str, Any]]], confidence:
         if not is_shown(comparison, confidence):
             alike.append(name)
         else:
-            (above if comparison["difference"]["value"] > 0 else below).append(_difference(name, comparison))
+            (above if comparison["difference"] > 0 else below).append(_difference(name, comparison))
     said = {"above it": above, "below it": below, "not told apart from it": alike}
     return f"Against {other}. " + " ".join(
         f"{what.capitalize()}: {', '.join(names)}." for what, names in said.items() if names
@@ -187,12 +183,11 @@ def _verdict(other: str, compared: list[tuple[str, dict[str, Any]]], confidence:
 
 def is_shown(comparison: dict[str, Any], confidence: float) -> bool:
     """Whether a difference holds after correction."""
-    return bool(comparison["corrected_p"] <= 1 - confidence)
+    return bool(comparison["p_adjusted"] <= 1 - confidence)
 
 
 def _difference(name: str, comparison: dict[str, Any]) -> str:
-    found = comparison["difference"]
-    return f"{name} ({found['value']:+.3f}, {found['low']:+.3f} to {found['high']:+.3f})"
+    return f"{name} ({comparison['difference']:+.3f}, {comparison['low']:+.3f} to {comparison['high']:+.3f})"
 
 
 def _notes(analysis: dict[str, Any]) -> tuple[str, ...]:
