@@ -99,23 +99,35 @@ def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
         },
         **_baselines(analysis),
         **({"missing_runs": len(analysis["missing"])} if analysis["missing"] else {}),
+        **_strategies(analysis),
     }
 
 
 def _baselines(analysis: dict[str, Any]) -> dict[str, Any]:
     """What each baseline scored and its share of the gain; nothing where the study has none."""
-    figures = {}
-    for row in analysis["baselines"]:
-        if row["search"] is None:  # full training and the best layer, which stand above
-            continue
-        found = row["contribution"] or {"value": None, "low": None, "high": None}
-        figures[row["name"]] = {
-            "score": row["score"]["value"],
-            "share_of_gain": found["value"],
-            "low": found["low"],
-            "high": found["high"],
-        }
+    # Full training and the best layer have no search of their own, and stand above.
+    figures = {row["name"]: _share(row) for row in analysis["baselines"] if row["search"] is not None}
     return {"baselines": figures} if figures else {}
+
+
+def _strategies(analysis: dict[str, Any]) -> dict[str, Any]:
+    """What each strategy scored and its share of the gain, and how far another rate moves C; nothing without runs."""
+    figures: dict[str, Any] = {}
+    if analysis["strategies"]:
+        figures["strategies"] = {row["name"]: _share(row) for row in analysis["strategies"]}
+    if analysis["rate_sensitivity"] is not None:
+        figures["rate_sensitivity"] = {"largest_move": analysis["rate_sensitivity"]["largest_move"]}
+    return figures
+
+
+def _share(row: dict[str, Any]) -> dict[str, Any]:
+    found = row["contribution"] or {"value": None, "low": None, "high": None}
+    return {
+        "score": row["score"]["value"],
+        "share_of_gain": found["value"],
+        "low": found["low"],
+        "high": found["high"],
+    }
 
 
 def read_correlations(studies: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:

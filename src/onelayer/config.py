@@ -25,6 +25,7 @@ from onelayer.baseline_settings import LoraRuns, TunedLayers
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.strategy_settings import RateSensitivity, Strategies, check_strategies
 from onelayer.suite.benchmarks import Benchmark, Suite
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 from onelayer.training_settings import Training
@@ -40,7 +41,7 @@ def _all_or_list(value: Any) -> Any:
 
 
 class Runs(Settings):
-    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search, the baselines."""
+    """Which runs the study has: the seeds of every adaptation, the layers trained alone, and what stands beside."""
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)] = (
         0,
@@ -57,6 +58,8 @@ class Runs(Settings):
     ] = (0,)
     lora: LoraRuns | None = None
     tuned_layers: TunedLayers | None = None
+    strategies: Strategies | None = None
+    rate_sensitivity: RateSensitivity | None = None
 
 
 class Evaluation(Settings):
@@ -339,5 +342,8 @@ def load_study(name: str) -> Study:
     merged = OmegaConf.to_container(OmegaConf.merge(load_params().defaults, own))
     assert isinstance(merged, dict)
     study = _validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
-    _ = study.layers, study.tuned_layers  # a layer beyond the model is refused here, before anything is written
+    # A layer beyond the model is refused here, before anything is written.
+    scanned, _ = study.layers, study.tuned_layers
+    runs, depth = study.runs, study.model.layer_count()
+    check_strategies(str(path), runs.strategies, runs.rate_sensitivity, scanned, depth, runs.seeds)
     return study

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from onelayer.config import Study
 from onelayer.console import console
-from onelayer.grid import Run, all_runs
+from onelayer.grid import Ranked, Run, all_runs
 from onelayer.records import read_scores
 from onelayer.state import StudyState
 from onelayer.store import PROGRESS, is_held, work_folder
@@ -34,7 +34,7 @@ def print_plan(studies: Sequence[Study]) -> None:
                 to_evaluate.append(run.name)
             row = [
                 run.name,
-                _layers(run, state.best_layer),
+                _layers(run, state.order),
                 "done" if training.done else f"would train: {training.reason}",
                 "done" if evaluation.done else f"would sample: {evaluation.reason}",
             ]
@@ -85,14 +85,27 @@ def _suite_of(study: Study, suite: SuiteState, run: Run) -> str:
     return ", ".join(found) or f"{done} benchmarks"
 
 
-def _layers(run: Run, best: int | None) -> str:
+def _layers(run: Run, order: Sequence[int] | None) -> str:
     if run.kind == "base":
         return "none"
     if run.lora is not None:
         return f"adapters of rank {run.lora.rank}"
-    if run.best:
-        return "best on select" if best is None else f"{best} (best on select)"
-    return ", ".join(map(str, run.layers)) or "all parameters"
+    chosen = ", ".join(map(str, run.layers))
+    if run.ranked is not None:
+        place = _place(run.ranked)
+        chosen = place if order is None else f"{', '.join(map(str, run.ranked.of(order)))} ({place})"
+    if run.boost is not None:
+        return f"all, at {run.boost:g} × the rate {chosen}"
+    if run.rate_factor is not None:
+        return f"{chosen} at {run.rate_factor:g} × the rate"
+    return chosen or "all parameters"
+
+
+def _place(ranked: Ranked) -> str:
+    """Where layers stand in the ranking: ``best on select``, ``worst 5 on select``, ``best but 1 on select``."""
+    count = f" {ranked.count}" if ranked.count > 1 else ""
+    after = f" but {ranked.after}" if ranked.after else ""
+    return f"{ranked.end}{count}{after} on select"
 
 
 def _listed(names: list[str]) -> str:

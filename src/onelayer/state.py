@@ -20,6 +20,7 @@ from onelayer.fingerprint import (
 from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
+from onelayer.settings import times
 from onelayer.store import (
     SPLITS,
     file_sha256,
@@ -93,17 +94,17 @@ class StudyState:
         return float(chosen["learning_rate"])
 
     @cached_property
-    def best_layer(self) -> int | None:
-        """The layer ranked first on ``select``; None where no ranking stands, or it was of other records."""
+    def order(self) -> tuple[int, ...] | None:
+        """The layers as ranked on ``select``, best first; None where no ranking stands, or it was of other records."""
         ranking = self._choice(ranking_file(self._study.name))
         if ranking is None or ranking["records"].keys() != {run.name for run in layer_runs(self._study)}:
             return None
-        return int(ranking["layers"][0]["layer"])
+        return tuple(int(row["layer"]) for row in ranking["layers"])
 
     def void_choices(self) -> list[Path]:
         """The files of a ranking or of a baseline's chosen rate that no longer follow from the records."""
         name = self._study.name
-        made: list[tuple[Path, float | None]] = [(ranking_file(name), self.best_layer)]
+        made: list[tuple[Path, object]] = [(ranking_file(name), self.order)]
         for family in families(self._study):
             if len(family.rates) > 1:
                 made.append((learning_rate_file(name, family.name), self.family_rate(family)))
@@ -144,16 +145,18 @@ class StudyState:
             return "waits for the base"
         if not self.split_shas:
             return "waits for the problems"
-        if run.best:
-            if self.best_layer is None:
+        if run.ranked is not None:
+            if self.order is None:
                 return "waits for the ranking of the layers"
-            run = replace(run, layers=(self.best_layer,))
+            run = replace(run, layers=run.ranked.of(self.order))
         rate = run.learning_rate
         if rate is None:
             family = run.family
             rate = self.chosen_rate if family is None else self.family_rate(find_family(self._study, family))
         if rate is None:
             return "waits for the learning-rate search"
+        if run.rate_factor is not None:
+            rate = times(rate, run.rate_factor)
         return training_payload(self._study, run, rate, self.split_shas["train"], self._base_content)
 
     def expected_evaluation(self, run: Run) -> Payload | str:

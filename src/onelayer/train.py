@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from onelayer.adaptation import apply_adaptation, check_moved, tensor_hashes
+from onelayer.adaptation import apply_adaptation, boosted_names, check_moved, tensor_hashes
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
@@ -57,7 +57,7 @@ def train_run(study: Study, run: Run) -> None:
     payload = StudyState(study).expected_training(run)
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
-    run = replace(run, layers=tuple(payload["layers"]))  # of the best layer's run, known by now
+    run = replace(run, layers=tuple(payload["layers"]))  # those that a ranking chose are known by now
     if study.generation.backend == "vllm":
         check_vllm(study.name)
     meter = Meter()
@@ -79,6 +79,8 @@ def train_run(study: Study, run: Run) -> None:
         "processing_class": load_tokenizer(base),
         "callbacks": [callback],
         "trained_names": names,
+        "boosted": boosted_names(model, run),
+        "boost": run.boost or 1.0,
         "workplace": workplace,
         "chat": study.model.chat,
         "stop": study.model.stop,
@@ -144,6 +146,8 @@ def train_run(study: Study, run: Run) -> None:
             "kind": run.kind,
             "layers": list(run.layers),
             **({} if run.lora is None else {"lora": payload["lora"]}),
+            **({} if run.boost is None else {"boost": run.boost, "weights_by_rate": trainer.weights_by_rate}),
+            **({} if run.rate_factor is None else {"rate_factor": run.rate_factor}),
             "training_seed": run.seed,
             "learning_rate": payload["learning_rate"],
             "moved": moved,

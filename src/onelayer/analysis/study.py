@@ -10,6 +10,7 @@ from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
 from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
@@ -63,6 +64,8 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "layers": layers,
         "best_layer": best,
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
+        "strategies": strategies(evidence, scans["report"], bootstraps["report"], best, costs),
+        "rate_sensitivity": rate_sensitivity(evidence, scans["report"], bootstraps["report"], search["learning_rate"]),
         "search": search,
         "curves": evidence.histories,
         "summaries": evidence.summaries,
@@ -102,10 +105,10 @@ def _bootstrap(evidence: Evidence, split: str) -> Bootstrap:
 def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
     study = evidence.study
     arms: dict[Arm, list[Run]] = dict(evidence.layers.items())
-    for family in families(study):
-        runs = evidence.of(family_runs(study, family))
-        if runs:
-            arms[family.name] = runs
+    others = {family.name: list(family_runs(study, family)) for family in families(study)}
+    for name, runs in (others | strategy_arms(study) | sensitivity_arms(study)).items():
+        if there := evidence.of(runs):
+            arms[name] = there
     matrices = {name: evidence.matrix(split, runs) for name, runs in arms.items()}
     full = evidence.of(full_runs(study))
     return scan(evidence.matrix(split, [BASE]), evidence.matrix(split, full), matrices, bootstrap)
@@ -199,7 +202,8 @@ def _missing_notes(evidence: Evidence) -> list[str]:
     for setting, runs in settings.items():
         lost = [f"{run.name} ({evidence.missing[run.name]})" for run in runs if run.name in evidence.missing]
         if lost:
-            rest = f"rests on {len(runs) - len(lost)} of {len(runs)} seeds" if len(lost) < len(runs) else "is left out"
+            share = f"{len(runs) - len(lost)} of {len(runs)} {'seeds' if runs[0].draw is None else 'draws'}"
+            rest = f"rests on {share}" if len(lost) < len(runs) else "is left out"
             notes.append(f"{setting} {rest}: {', '.join(lost)} missing.")
     return notes
 

@@ -71,6 +71,8 @@ def settings(analysis: dict[str, Any]) -> pd.DataFrame:
     rows = [("full", full, full["deviation"], full["seeds"], full["per_seed"])]
     named = [(layer_name(row["layer"]), row) for row in analysis["layers"]]
     named += [(row["name"], row) for row in analysis["baselines"] if row["search"] is not None]
+    named += [(row["name"], row) for row in analysis["strategies"] if row["kind"] != "random"]
+    named += [(row["name"], row) for row in (analysis["rate_sensitivity"] or {"rows": []})["rows"]]
     rows += [(name, row["score"], row["score_deviation"], row["seeds"], row["score_per_seed"]) for name, row in named]
     return pd.DataFrame(
         [

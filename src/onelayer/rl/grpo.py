@@ -29,7 +29,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
-from onelayer.adaptation import check_trainable, tensor_hashes
+from onelayer.adaptation import boost_rates, check_rates, check_trainable, tensor_hashes
 from onelayer.grading.worker import Grader
 from onelayer.model_settings import Chat
 from onelayer.prompting import end_ids, prompt_tokens
@@ -106,9 +106,13 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         chat: Chat | None = None,
         stop: Sequence[str] = (),
         rows_at_once: int | None = None,
+        boosted: frozenset[str] = frozenset(),
+        boost: float = 1.0,
         **kwargs: Any,
     ) -> None:
         self.trained_names = trained_names
+        self._boosted, self._boost = boosted, boost
+        self.weights_by_rate: dict[str, int] = {}
         self._workplace = workplace
         self._sampler: VllmSampler | None = None
         self._synced_step: int | None = None
@@ -137,9 +141,13 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         self.use_vllm = True
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the optimizer, and assert that it and the model train what the adaptation says."""
+        """Make the optimizer, and assert that it and the model train what the adaptation says, at the rates it says."""
         optimizer = super().create_optimizer(*args, **kwargs)
-        check_trainable(self.accelerator.unwrap_model(self.model), self.optimizer, self.trained_names)
+        model = self.accelerator.unwrap_model(self.model)
+        boost_rates(model, self.optimizer, self._boosted, self._boost)
+        check_trainable(model, self.optimizer, self.trained_names)
+        rate = self.args.learning_rate
+        self.weights_by_rate = check_rates(model, self.optimizer, rate, self._boosted, self._boost)
         return optimizer
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:

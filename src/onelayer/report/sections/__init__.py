@@ -15,7 +15,9 @@ from onelayer.report.sections import (
     profile,
     provenance,
     runs,
+    sensitivity,
     settings,
+    strategies,
     suite,
 )
 from onelayer.report.sections.agreement import Pairs
@@ -23,8 +25,10 @@ from onelayer.report.sections.agreement import Pairs
 # What is said of one study.
 STUDY: tuple[Callable[[dict[str, Any]], Section | None], ...] = (
     profile.section,
+    strategies.section,
     baselines.section,
     learning_rate.section,
+    sensitivity.section,
     curves.section,
     settings.section,
     runs.section,
