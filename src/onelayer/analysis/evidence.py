@@ -66,9 +66,10 @@ class Evidence:
         """Each run's score on ``report``."""
         return [self.summaries[run.name]["report"]["score"] for run in runs]
 
-    def records(self, run: Run, split: str) -> pd.DataFrame:
-        """A run's records of one split, read anew: they are large."""
-        found = read_records(self.study.name, run.name)
+    def records(self, run: Run, split: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """A run's records of one split, read anew: they are large. Of some columns alone, where these are named."""
+        read = None if columns is None else list(dict.fromkeys(["split", *columns]))
+        found = read_records(self.study.name, run.name, read)
         return found[found["split"] == split]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from onelayer.analysis.baselines import baselines
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
+from onelayer.analysis.ensemble import ensemble
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.analysis.suite import suite_section
@@ -70,6 +71,7 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "missing": evidence.missing,
         **suite,
     }
+    result["ensemble"] = ensemble(evidence, [row["layer"] for row in sorted(layers, key=lambda row: int(row["rank"]))])
     result["notes"] = _missing_notes(evidence) + unscored + _notes(study, result, evidence.trainings)
     write_json(analysis_file(study.name), result)
     return result
