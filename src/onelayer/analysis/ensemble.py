@@ -6,10 +6,11 @@ The m layers ranked highest on ``select`` answer together, each with one sample;
 - ``oracle``: whether any of them is right, 1 − Π_k (1 − p_k) with p_k the share of a problem's samples of voter k.
 
 A team is one run of each voter; there are as many teams as the voter with the fewest runs has. A team votes once for
-each sample that its runs have of a problem, and its figure is the mean. Against it stand, of full training and of the best
-single layer, one sample, and as many samples as there are voters (maj@m and pass@m of `onelayer.analysis.sampling`),
-from one run where it has enough, else from the runs of all seeds together; and the vote of as many full runs as the
-voters' training took, m samples in all. docs/method.md, "Ensemble", has what the figures do not say.
+each sample that its runs have of a problem, and its figure is the mean. Against it stand, of full training and of the
+best single layer, one sample, and as many samples as there are voters (maj@m and pass@m of
+`onelayer.analysis.sampling`), from one run where it has enough, else from the runs of all seeds together; and the vote
+of as many full runs as the voters' training took, m samples in all. docs/method.md, "Ensemble", has what the figures do
+not say.
 """
 
 from __future__ import annotations
