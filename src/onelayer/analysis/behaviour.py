@@ -39,7 +39,9 @@ def behaviour(evidence: Evidence, best: int | None) -> dict[str, Any]:
     shorter = brevity(evidence, looked_at)
     return {
         "settings": settings,
-        "runs": {run: ends(history) for run, history in evidence.histories.items()},
+        "runs": {
+            run.name: ends(evidence.histories[run.name]) for run in evidence.runs if run.kind not in ("base", "search")
+        },
         "score_and_length": _score_and_length(evidence),
         "shorter": shorter,
         "notes": _notes(evidence, settings, shorter["arms"]),

@@ -175,7 +175,7 @@ def _costs(of_full: dict[str, float | None]) -> str:
     """Costs beside full training's, in words, to follow what was trained; empty where none is known."""
     words = {
         "peak_memory_bytes": "full training's peak memory",
-        "train_seconds": "its seconds",
+        "train_seconds": "its measured seconds",
         "checkpoint_bytes": "its checkpoint's bytes",
     }
     known = [f"{figure:.2f} of {words[key]}" for key, figure in of_full.items() if figure is not None]
