@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, product
 from statistics import fmean
 from typing import Any
 
@@ -246,9 +246,10 @@ def _dealt_vote(cast: Sequence[Ballots], count: int) -> Matrix:
     each = cast[0].answers.shape[1]
     fewer, more = divmod(count, len(cast))
     deals = []
-    for turn in range(each * len(cast)):
+    # Every run takes its turn at giving one sample more, and each of its samples to be the first.
+    for turn, first in product(range(len(cast) if more else 1), range(each)):
         dealt = [
-            (place, (turn + number) % each)
+            (place, (first + number) % each)
             for place in range(len(cast))
             for number in range(fewer + ((place + turn) % len(cast) < more))
         ]

@@ -133,7 +133,8 @@ def _paragraphs(analysis: dict[str, Any]) -> list[str]:
         paragraphs.append(
             f"The whole scan{there}, search, full runs and layers with their evaluation, took"
             f" {scan['seconds'] / 3600:.2f} hours: as much as {scan['in_full_runs']:.1f} full runs of"
-            f" {scan['one_full_run_seconds']:.0f} s each. All runs' checkpoints take {scan['checkpoint_bytes'] / 1e6:.1f} MB."
+            f" {scan['one_full_run_seconds']:.0f} s each. All runs' checkpoints take"
+            f" {scan['checkpoint_bytes'] / 1e6:.1f} MB."
         )
     advice = analysis.get("recommendation")
     if advice is not None:
