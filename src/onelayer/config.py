@@ -86,11 +86,18 @@ class Grading(Settings):
     failures: Literal["stop", "count"] = "stop"
 
 
+class Ensemble(Settings):
+    """How many single-layer models vote together, those ranked highest on ``select``; fewer where fewer are there."""
+
+    layers: int = Field(7, ge=2)
+
+
 class Analysis(Settings):
     """The statistics' own settings; a change here samples and trains nothing."""
 
     resamples: int = Field(2000, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
+    ensemble: Ensemble = Ensemble()
 
 
 class Resources(Settings):

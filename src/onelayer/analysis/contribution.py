@@ -71,6 +71,18 @@ class Bootstrap:
         self.sets = sets
         self._weights = sets.draw(self._generator, resamples)
 
+    def each(self, figures: Matrix) -> Matrix:
+        """Draw the mean of every row by itself, seeds left as they are.
+
+        Args:
+            figures: figures by problem, shape (rows, problems).
+
+        Returns:
+            Shape (resamples, rows).
+        """
+        drawn: Matrix = self._weights @ figures.T
+        return drawn
+
     def scores(self, runs: Matrix) -> Matrix:
         """Draw the score of an arm of a study, such as the full runs, for figures that are no sums of scores.
 

@@ -6,10 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from onelayer.analysis.baselines import baselines
+from onelayer.analysis.behaviour import behaviour
 from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
+from onelayer.analysis.cost import economics
+from onelayer.analysis.ensemble import ensemble
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.recommendation import recommendation
 from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
 from onelayer.analysis.suite import suite_section
 from onelayer.config import Study
@@ -75,6 +79,10 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "missing": evidence.missing,
         **suite,
     }
+    result["ensemble"] = ensemble(evidence, [row["layer"] for row in sorted(layers, key=lambda row: int(row["rank"]))])
+    result["behaviour"] = behaviour(evidence, best["layer"] if best else None)
+    result["economics"] = economics(evidence, costs)
+    result["recommendation"] = recommendation(evidence, result)
     result["notes"] = _missing_notes(evidence) + unscored + _notes(study, result, evidence.trainings)
     write_json(analysis_file(study.name), result)
     return result
