@@ -155,6 +155,7 @@ def train_run(study: Study, run: Run) -> None:
             ),
             "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
             "parameters": parameters,
+            "checkpoint_bytes": (folder / ADAPTED).stat().st_size,
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,
