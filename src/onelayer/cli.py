@@ -79,10 +79,24 @@ def calibrate(
 
 
 @app.command()
-def status(studies: StudyNames = None) -> None:
-    """Show where every run stands: step, reward and time left of those at work, scores of those done."""
-    from onelayer.overview import print_status
+def status(
+    studies: StudyNames = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show, anew all the time, the runs at work and those that stopped or failed."),
+    ] = False,
+    every: Annotated[
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="With --watch: how often. Default: 5.")
+    ] = None,
+) -> None:
+    """Show where every run stands: step, reward and time left of those at work, scores of those done, errors."""
+    from onelayer.watch import print_status, watch_status
 
+    if watch:
+        watch_status(_studies(studies), every or 5.0)
+        return
+    if every:
+        raise UserError("status: --every belongs to --watch")
     print_status(_studies(studies))
 
 

@@ -13,6 +13,7 @@ from onelayer.errors import UserError
 from onelayer.grid import BASE, Run, jobs
 from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
+from onelayer.progress import failures_noted
 from onelayer.state import Standing, StudyState
 from onelayer.store import (
     analysis_file,
@@ -168,7 +169,8 @@ def _each(
                 print(f"{study.name}/{run.name}: already {verb}", flush=True)
                 continue
             print(f"{study.name}/{run.name}: to be {verb} ({standing.reason})", flush=True)
-            work(study, run)
+            with failures_noted(study.name, run.name):
+                work(study, run)
             print(f"{study.name}/{run.name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
 
 
