@@ -23,6 +23,7 @@ from onelayer.store import is_held
 from onelayer.suite.scores import read_suite_scores
 from onelayer.suite.standing import SuiteState, scored_runs
 
+_UNFINISHED = ("at work", "stopped", "trained", "waiting")
 _COLUMNS = ("run", "state", "step", "reward", "rate", "left", "job", "memory", "select", "report")
 
 
@@ -90,7 +91,7 @@ def _study(study: Study, everything: bool) -> Iterator[RenderableType]:
         if point.failure is not None:
             yield Text(f"{study.name}/{point.run.name}: {_failed(point.failure)}")
     counts = Counter(point.kind for point in points)
-    others = "".join(f", {count} {kind}" for kind, count in counts.items() if kind != "done")
+    others = "".join(f", {counts[kind]} {kind}" for kind in _UNFINISHED if counts[kind])
     yield Text(f"{study.name}: {counts['done']} of {len(points)} runs are trained and evaluated{others}")
 
 
