@@ -109,6 +109,7 @@ class Resources(Settings):
     seeds_per_job: PositiveInt = 1
     save_every_seconds: NonNegativeFloat = 300
     worlds: PositiveInt = 32
+    report_to: Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], AfterValidator(no_repeats)] = ()
 
 
 class Generation(Settings):

@@ -27,6 +27,7 @@ from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
 from onelayer.tasks import make_agent_task, make_task
+from onelayer.trackers import tracking
 from onelayer.training import Workplace, WorkplaceCallback, run_trainer, use_threads
 
 # What of TRL's log belongs to a run's history: what a training curve shows, and what a score hides.
@@ -87,17 +88,25 @@ def train_run(study: Study, run: Run) -> None:
         "peft_config": None if run.lora is None else peft_config(run.lora),
     }
     precision = study.model.precision
-    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
+    config = partial(
+        grpo_config,
+        study.training,
+        payload["learning_rate"],
+        workplace,
+        precision,
+        study.algorithm,
+        report_to=study.resources.report_to,
+    )
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
-        with closing(Arena(task, study.resources.worlds, study.grading)) as arena:
+        with closing(Arena(task, study.resources.worlds, study.grading)) as arena, tracking(study, run.name):
             trainer = AgentTrainer(
                 args=config(turns=task.max_turns), study=study, arena=arena, problems=problems, **common
             )
             run_trainer(trainer, workplace)
     else:
-        with closing(Grader(make_task(study), study.grading)) as grader:
+        with closing(Grader(make_task(study), study.grading)) as grader, tracking(study, run.name):
             trainer = OneLayerGRPOTrainer(
                 args=config(),
                 reward_funcs=make_reward(grader, problems),
@@ -159,6 +168,7 @@ def train_run(study: Study, run: Run) -> None:
             ),
             "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
             "parameters": parameters,
+            "checkpoint_bytes": (folder / ADAPTED).stat().st_size,
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,

@@ -27,8 +27,9 @@ from transformers import (
 
 from onelayer.manifest import Meter
 from onelayer.models import adapt, save_adapted
+from onelayer.progress import tell
 from onelayer.seeds import derive_seed
-from onelayer.store import ADAPTED, PROGRESS, WORK, disk_errors, write_json
+from onelayer.store import ADAPTED, WORK, disk_errors, write_json
 
 _MARKER = "complete.json"
 _SECONDS_BETWEEN_LINES = 5.0
@@ -166,15 +167,15 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         done = max(state.global_step - self._first_step, 1)
         left = self._meter.seconds / done * (state.max_steps - state.global_step)
         self._say(f"step {state.global_step}/{state.max_steps}, {self._watched} {value:.3f}, {left:.0f} s left")
-        write_json(
-            self._workplace.folder / PROGRESS,
-            {
-                "pid": os.getpid(),
-                "step": state.global_step,
-                "steps": state.max_steps,
-                self._watched: value,
-                "seconds_left": round(left, 1),
-            },
+        tell(
+            self._workplace.folder,
+            "training",
+            state.global_step,
+            state.max_steps,
+            left,
+            learning_rate=(logs or {}).get("learning_rate"),
+            memory_bytes=self.peak_memory_bytes,
+            **{self._watched: value},
         )
 
     def _say(self, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from onelayer.analysis.baselines import baselines
@@ -30,7 +31,7 @@ from onelayer.suite.standing import SuiteState, scored_runs
 def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """Compute and write a study's analysis.
 
-    A layer is ranked on ``select`` and reported on ``report``.
+    A layer is ranked on ``select`` and reported on ``report``. Checkpoints are not read, nor need they be there.
 
     Args:
         study: the settings.
@@ -92,7 +93,7 @@ def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
     """The suite's section, where the study has a suite, and, in part, a note where not every run is scored on it."""
     if not study.suite:
         return {}, []
-    state = StudyState(study)
+    state = StudyState(study, weights=False)
     standings = SuiteState(study, state)
     unscored = [run.name for run in scored_runs(study) if not standings.run(run).done]
     if partial and unscored:
@@ -177,12 +178,17 @@ def _cost(evidence: Evidence, run: Run) -> dict[str, Any]:
         "train_seconds": manifest.wall_seconds,
         "evaluate_seconds": evidence.evaluations[run.name].wall_seconds,
         "peak_memory_bytes": manifest.peak_memory_bytes,
-        # A model of the hub lies in a cache that this machine need not have; its manifest says how large it is.
-        "checkpoint_bytes": manifest.details["checkpoint_bytes"]
-        if "checkpoint_bytes" in manifest.details
-        else sum((folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")),
+        "checkpoint_bytes": _checkpoint_bytes(folder, manifest),
         "trained_parameters": manifest.details.get("trained_parameters"),
     }
+
+
+def _checkpoint_bytes(folder: Path, manifest: Manifest) -> int | None:
+    """How large a run's checkpoint is, which need not be here; None where only the file itself could tell."""
+    if "checkpoint_bytes" in manifest.details:
+        return int(manifest.details["checkpoint_bytes"])
+    files = [folder / name for name in manifest.files if name.endswith(".safetensors")]
+    return sum(path.stat().st_size for path in files) if all(path.is_file() for path in files) else None
 
 
 def _trained_on(manifests: dict[str, Manifest]) -> str:

@@ -49,6 +49,7 @@ def grpo_config(
     precision: str,
     algorithm: Literal["grpo", "dr_grpo", "gigpo"] = "grpo",
     turns: int = 1,
+    report_to: Sequence[str] = (),
     **overrides: Any,
 ) -> GRPOConfig:
     """TRL's settings for ours.
@@ -86,7 +87,9 @@ def grpo_config(
         logging_steps=1,
         save_strategy="no",
         save_total_limit=2,
-        report_to="none",
+        report_to=list(report_to) or "none",
+        run_name=f"{workplace.study}/{workplace.run}",
+        project=workplace.study,
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
         seed=workplace.seed("order"),
