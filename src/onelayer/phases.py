@@ -60,6 +60,11 @@ def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
     """Train the runs that are not trained already."""
 
     def work(study: Study, run: Run) -> None:
+        if study.resources.distributed is not None:
+            from onelayer.distributed import train_together
+
+            train_together(study, run)
+            return
         from onelayer.train import train_run
 
         train_run(study, run)

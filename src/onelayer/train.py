@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from accelerate.utils import gather_object
+
 from onelayer.adaptation import apply_adaptation, check_moved, tensor_hashes
 from onelayer.config import Study
 from onelayer.errors import UserError
@@ -73,8 +75,11 @@ def train_run(study: Study, run: Run) -> None:
     check_targets(study, model)
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
+    distributed = study.resources.distributed
+    processes = 1 if distributed is None else distributed.processes
     common: dict[str, Any] = {
         "model": model,
+        "sharded": distributed is not None and distributed.strategy == "fsdp",
         "train_dataset": prompt_dataset(problems),
         "processing_class": load_tokenizer(base),
         "callbacks": [callback],
@@ -85,11 +90,20 @@ def train_run(study: Study, run: Run) -> None:
         "peft_config": None if run.lora is None else peft_config(run.lora),
     }
     precision = study.model.precision
-    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
+    config = partial(
+        grpo_config,
+        study.training,
+        payload["learning_rate"],
+        workplace,
+        precision,
+        study.algorithm,
+        processes=processes,
+    )
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
-        with closing(Arena(task, study.resources.worlds, study.grading)) as arena:
+        worlds = -(-study.resources.worlds // processes)
+        with closing(Arena(task, worlds, study.grading)) as arena:
             trainer = AgentTrainer(
                 args=config(turns=task.max_turns), study=study, arena=arena, problems=problems, **common
             )
@@ -112,6 +126,10 @@ def train_run(study: Study, run: Run) -> None:
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     moved = check_moved(model, hashes, trainer.optimizer, names, trainer.adapters_at_start)
+    model = trainer.plain_model()
+    peak = max(gather_object([callback.peak_memory_bytes]))
+    if not trainer.accelerator.is_main_process:
+        return
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
@@ -139,7 +157,7 @@ def train_run(study: Study, run: Run) -> None:
         payload,
         [folder / ADAPTED, folder / HISTORY],
         callback.wall_seconds,
-        callback.peak_memory_bytes,
+        peak,
         {
             "kind": run.kind,
             "layers": list(run.layers),
@@ -158,6 +176,7 @@ def train_run(study: Study, run: Run) -> None:
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,
+            **({} if distributed is None else {"distributed": distributed.model_dump()}),
         },
     )
     workplace.discard()
