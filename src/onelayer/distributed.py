@@ -46,7 +46,10 @@ def train_together(study: Study, run: Run) -> None:
         door.bind(str(address))
         door.listen(distributed.processes)
         launcher = subprocess.Popen(
-            _command(distributed, study.resources.threads, Path(folder), address),
+            [
+                *launch_command(distributed.processes, study.resources.threads, Path(folder)),
+                *("-m", "onelayer.distributed", str(address)),
+            ],
             start_new_session=True,  # an interrupt at the terminal is ours to handle
         )
         links: list[Connection] = []
@@ -58,10 +61,11 @@ def train_together(study: Study, run: Run) -> None:
             _stop(launcher, links)
 
 
-def _command(distributed: Distributed, threads: int, folder: Path, address: Path) -> list[str]:
+def launch_command(processes: int, threads: int, folder: Path) -> list[str]:
     """`accelerate launch` for this machine, whatever the user's own configuration of it says.
 
     ``MULTI_GPU`` is its name for processes that PyTorch's elastic launcher starts; on a CPU they find each other too.
+    ``folder`` takes the settings; what the processes run follows as arguments.
     """
     settings = folder / "accelerate.yaml"
     settings.write_text(
@@ -69,7 +73,7 @@ def _command(distributed: Distributed, threads: int, folder: Path, address: Path
             {
                 "compute_environment": "LOCAL_MACHINE",
                 "distributed_type": "MULTI_GPU",
-                "num_processes": distributed.processes,
+                "num_processes": processes,
                 "num_machines": 1,
                 "machine_rank": 0,
                 "main_process_port": 0,  # any that is free
@@ -80,7 +84,7 @@ def _command(distributed: Distributed, threads: int, folder: Path, address: Path
         )
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(settings)]
-    return [*launch, "--num_cpu_threads_per_process", str(threads), "-m", "onelayer.distributed", str(address)]
+    return [*launch, "--num_cpu_threads_per_process", str(threads)]
 
 
 def _follow(
