@@ -100,8 +100,22 @@ class Analysis(Settings):
     ensemble: Ensemble = Ensemble()
 
 
+class Distributed(Settings):
+    """One run trained by several processes on one machine, each on a device of its own where there are GPUs.
+
+    ``ddp`` keeps the whole model in each and averages gradients; ``fsdp`` (version 2) shares out the weights of the
+    training pass, the gradients and the optimizer's state.
+    """
+
+    processes: int = Field(ge=2)
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+
+
 class Resources(Settings):
-    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted."""
+    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted.
+
+    ``threads`` are those of one process.
+    """
 
     threads: PositiveInt = 1
     base_threads: PositiveInt = 1
@@ -110,6 +124,12 @@ class Resources(Settings):
     save_every_seconds: NonNegativeFloat = 300
     worlds: PositiveInt = 32
     report_to: Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], AfterValidator(no_repeats)] = ()
+    distributed: Distributed | None = None
+
+    @property
+    def training_threads(self) -> int:
+        """Threads of all processes that train a run."""
+        return self.threads * (1 if self.distributed is None else self.distributed.processes)
 
 
 class Generation(Settings):
@@ -214,6 +234,29 @@ class Study(Settings):
             raise ValueError(
                 "generation.backend: found vllm, whose copy of the model has no adapters; runs.lora is sampled with"
                 " transformers"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _processes_share_a_run(self) -> Self:
+        distributed = self.resources.distributed
+        if distributed is None:
+            return self
+        rows = self.training.microbatch_rows
+        if rows % distributed.processes:
+            raise ValueError(
+                f"resources.distributed.processes: found {distributed.processes}; expected a divisor of {rows}, the"
+                " responses that all processes together take in one forward and backward pass (training.microbatch;"
+                " where not given, a whole mini-batch)"
+            )
+        if self.generation.backend == "vllm":
+            raise ValueError(
+                "resources.distributed: several processes sample with transformers, found generation.backend: vllm"
+            )
+        if distributed.strategy == "fsdp" and self.runs.lora is not None:
+            raise ValueError(
+                "resources.distributed.strategy: found fsdp; the adapters of runs.lora are trained with ddp, or by one"
+                " process"
             )
         return self
 

@@ -67,6 +67,11 @@ def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
     check_trackers(study)
 
     def work(study: Study, run: Run) -> None:
+        if study.resources.distributed is not None:
+            from onelayer.distributed import train_together
+
+            train_together(study, run)
+            return
         from onelayer.train import train_run
 
         train_run(study, run)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from accelerate.utils import gather_object
+
 from onelayer.adaptation import apply_adaptation, boosted_names, check_moved, tensor_hashes
 from onelayer.config import Study
 from onelayer.errors import UserError
@@ -74,8 +76,11 @@ def train_run(study: Study, run: Run) -> None:
     check_targets(study, model)
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
+    distributed = study.resources.distributed
+    processes = 1 if distributed is None else distributed.processes
     common: dict[str, Any] = {
         "model": model,
+        "sharded": distributed is not None and distributed.strategy == "fsdp",
         "train_dataset": prompt_dataset(problems),
         "processing_class": load_tokenizer(base),
         "callbacks": [callback],
@@ -96,11 +101,13 @@ def train_run(study: Study, run: Run) -> None:
         precision,
         study.algorithm,
         report_to=study.resources.report_to,
+        processes=processes,
     )
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
-        with closing(Arena(task, study.resources.worlds, study.grading)) as arena, tracking(study, run.name):
+        worlds = -(-study.resources.worlds // processes)
+        with closing(Arena(task, worlds, study.grading)) as arena, tracking(study, run.name):
             trainer = AgentTrainer(
                 args=config(turns=task.max_turns), study=study, arena=arena, problems=problems, **common
             )
@@ -123,6 +130,10 @@ def train_run(study: Study, run: Run) -> None:
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     moved = check_moved(model, hashes, trainer.optimizer, names, trainer.adapters_at_start)
+    model = trainer.plain_model()
+    peak = max(gather_object([callback.peak_memory_bytes]))
+    if not trainer.accelerator.is_main_process:
+        return
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
@@ -150,7 +161,7 @@ def train_run(study: Study, run: Run) -> None:
         payload,
         [folder / ADAPTED, folder / HISTORY],
         callback.wall_seconds,
-        callback.peak_memory_bytes,
+        peak,
         {
             "kind": run.kind,
             "layers": list(run.layers),
@@ -172,6 +183,7 @@ def train_run(study: Study, run: Run) -> None:
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,
+            **({} if distributed is None else {"distributed": distributed.model_dump()}),
         },
     )
     workplace.discard()
