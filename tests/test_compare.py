@@ -21,7 +21,8 @@ from onelayer.errors import UserError
 from onelayer.grid import all_runs
 from onelayer.pairs import _kind, correlations
 from onelayer.prepare import prepare
-from onelayer.report.html import _reading, write_report
+from onelayer.report.html import write_report
+from onelayer.report.sections.agreement import reading
 from onelayer.search import choose_rate
 from onelayer.task_settings import QuestionsTask
 
@@ -174,7 +175,7 @@ class TestReport:
         assert "The interval includes 0" in page
         assert "start from different bases" in page
         for first, second in combinations(names, 2):
-            assert f"<strong>{first} and {second}:</strong>" in page
+            assert f"<p>{first} and {second}: " in page
         assert Path("reports/tables/correlations.csv").read_text().count("\n") == 4
         assert write_report(names, ReportOptions()).read_text() == page
 
@@ -215,10 +216,10 @@ FIGURES: dict[str, Any] = {
     ],
 )
 def test_readings(changes: dict[str, Any], said: str) -> None:
-    text = _reading(("a", "b"), FIGURES | changes)["text"]
+    text = reading(("a", "b"), FIGURES | changes)
     assert said in text
     assert ("ceiling" in text) == ("ceiling" in changes)
-    assert text.startswith("cross-domain, 8 layers: Spearman 0.50 (95% interval")
+    assert text.startswith("a and b: cross-domain, 8 layers: Spearman 0.50 (95% interval")
 
 
 @pytest.mark.usefixtures("project")

@@ -27,7 +27,7 @@ from onelayer.cost import (
     training_phase,
 )
 from onelayer.errors import UserError
-from onelayer.grid import BASE, Run, all_runs
+from onelayer.grid import BASE, Ranked, Run, all_runs
 from onelayer.lengths import Lengths
 from onelayer.lora import adapter_names, peft_config
 from onelayer.model_settings import MicroModel
@@ -114,8 +114,10 @@ def test_adapters_weigh_what_peft_makes() -> None:
 
 
 def test_the_best_layer_costs_at_most_what_the_lowest_does() -> None:
-    assert trained_part(SHAPE, Run("tuned-best-s0", "tuned", seed=0, best=True)) == trained_part(SHAPE, layer(0))
-    known = Run("tuned-best-s0", "tuned", layers=(2,), seed=0, best=True)
+    assert trained_part(SHAPE, Run("tuned-best-s0", "tuned", seed=0, ranked=Ranked("best"))) == trained_part(
+        SHAPE, layer(0)
+    )
+    known = Run("tuned-best-s0", "tuned", layers=(2,), seed=0, ranked=Ranked("best"))
     assert trained_part(SHAPE, known) == trained_part(SHAPE, layer(2))
 
 

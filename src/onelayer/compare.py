@@ -47,11 +47,14 @@ def headlines() -> list[str]:
     for study, figures in metrics.items():
         full, best = figures["full"], figures["best_layer"]
         gain = f"full gain {full['gain']:.3f} ({full['gain_low']:.3f} to {full['gain_high']:.3f})"
-        if best["contribution"] is None:
-            lines.append(f"{study}: {gain}, not clearly above zero: contributions are undefined")
+        name = f"{study} ({figures['missing_runs']} runs missing)" if "missing_runs" in figures else study
+        if full["gain_low"] <= 0:
+            lines.append(f"{name}: {gain}, not clearly above zero: contributions are undefined")
+        elif best["layer"] is None:
+            lines.append(f"{name}: {gain}; no layer is done yet")
         else:
             lines.append(
-                f"{study}: {gain}; layer {best['layer']} alone carries {best['contribution']:.2f} of it"
+                f"{name}: {gain}; layer {best['layer']} alone carries {best['contribution']:.2f} of it"
                 f" ({best['low']:.2f} to {best['high']:.2f})"
             )
     for pair, figures in pairs.items():
@@ -66,8 +69,8 @@ def headlines() -> list[str]:
 
 
 def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
-    """A study's headline figures, all measured on ``report``."""
-    best = analysis["best_layer"]
+    """A study's headline figures, all measured on ``report``; null where a study, or what is done of it, has none."""
+    best = analysis["best_layer"] or {"layer": None, "score": {"value": None}, "contribution": None}
     found = best["contribution"] or {"value": None, "low": None, "high": None}
     return {
         "base": {"score": analysis["base"]["value"]},
@@ -89,23 +92,36 @@ def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
             for row in analysis["layers"]
         },
         **_baselines(analysis),
+        **({"missing_runs": len(analysis["missing"])} if analysis["missing"] else {}),
+        **_strategies(analysis),
     }
 
 
 def _baselines(analysis: dict[str, Any]) -> dict[str, Any]:
     """What each baseline scored and its share of the gain; nothing where the study has none."""
-    figures = {}
-    for row in analysis["baselines"]:
-        if row["search"] is None:  # full training and the best layer, which stand above
-            continue
-        found = row["contribution"] or {"value": None, "low": None, "high": None}
-        figures[row["name"]] = {
-            "score": row["score"]["value"],
-            "share_of_gain": found["value"],
-            "low": found["low"],
-            "high": found["high"],
-        }
+    # Full training and the best layer have no search of their own, and stand above.
+    figures = {row["name"]: _share(row) for row in analysis["baselines"] if row["search"] is not None}
     return {"baselines": figures} if figures else {}
+
+
+def _strategies(analysis: dict[str, Any]) -> dict[str, Any]:
+    """What each strategy scored and its share of the gain, and how far another rate moves C; nothing without runs."""
+    figures: dict[str, Any] = {}
+    if analysis["strategies"]:
+        figures["strategies"] = {row["name"]: _share(row) for row in analysis["strategies"]}
+    if analysis["rate_sensitivity"] is not None:
+        figures["rate_sensitivity"] = {"largest_move": analysis["rate_sensitivity"]["largest_move"]}
+    return figures
+
+
+def _share(row: dict[str, Any]) -> dict[str, Any]:
+    found = row["contribution"] or {"value": None, "low": None, "high": None}
+    return {
+        "score": row["score"]["value"],
+        "share_of_gain": found["value"],
+        "low": found["low"],
+        "high": found["high"],
+    }
 
 
 def read_correlations(studies: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:

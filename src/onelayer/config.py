@@ -25,6 +25,7 @@ from onelayer.baseline_settings import LoraRuns, TunedLayers
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.strategy_settings import RateSensitivity, Strategies, check_strategies
 from onelayer.suite.benchmarks import Benchmark, Suite
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 from onelayer.training_settings import Training
@@ -40,7 +41,7 @@ def _all_or_list(value: Any) -> Any:
 
 
 class Runs(Settings):
-    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search, the baselines."""
+    """Which runs the study has: the seeds of every adaptation, the layers trained alone, and what stands beside."""
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)] = (
         0,
@@ -57,6 +58,8 @@ class Runs(Settings):
     ] = (0,)
     lora: LoraRuns | None = None
     tuned_layers: TunedLayers | None = None
+    strategies: Strategies | None = None
+    rate_sensitivity: RateSensitivity | None = None
 
 
 class Evaluation(Settings):
@@ -83,15 +86,36 @@ class Grading(Settings):
     failures: Literal["stop", "count"] = "stop"
 
 
+class Ensemble(Settings):
+    """How many single-layer models vote together, those ranked highest on ``select``; fewer where fewer are there."""
+
+    layers: int = Field(7, ge=2)
+
+
 class Analysis(Settings):
     """The statistics' own settings; a change here samples and trains nothing."""
 
     resamples: int = Field(2000, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
+    ensemble: Ensemble = Ensemble()
+
+
+class Distributed(Settings):
+    """One run trained by several processes on one machine, each on a device of its own where there are GPUs.
+
+    ``ddp`` keeps the whole model in each and averages gradients; ``fsdp`` (version 2) shares out the weights of the
+    training pass, the gradients and the optimizer's state.
+    """
+
+    processes: int = Field(ge=2)
+    strategy: Literal["ddp", "fsdp"] = "ddp"
 
 
 class Resources(Settings):
-    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted."""
+    """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted.
+
+    ``threads`` are those of one process.
+    """
 
     threads: PositiveInt = 1
     base_threads: PositiveInt = 1
@@ -99,6 +123,13 @@ class Resources(Settings):
     seeds_per_job: PositiveInt = 1
     save_every_seconds: NonNegativeFloat = 300
     worlds: PositiveInt = 32
+    report_to: Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], AfterValidator(no_repeats)] = ()
+    distributed: Distributed | None = None
+
+    @property
+    def training_threads(self) -> int:
+        """Threads of all processes that train a run."""
+        return self.threads * (1 if self.distributed is None else self.distributed.processes)
 
 
 class Generation(Settings):
@@ -203,6 +234,29 @@ class Study(Settings):
             raise ValueError(
                 "generation.backend: found vllm, whose copy of the model has no adapters; runs.lora is sampled with"
                 " transformers"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _processes_share_a_run(self) -> Self:
+        distributed = self.resources.distributed
+        if distributed is None:
+            return self
+        rows = self.training.microbatch_rows
+        if rows % distributed.processes:
+            raise ValueError(
+                f"resources.distributed.processes: found {distributed.processes}; expected a divisor of {rows}, the"
+                " responses that all processes together take in one forward and backward pass (training.microbatch;"
+                " where not given, a whole mini-batch)"
+            )
+        if self.generation.backend == "vllm":
+            raise ValueError(
+                "resources.distributed: several processes sample with transformers, found generation.backend: vllm"
+            )
+        if distributed.strategy == "fsdp" and self.runs.lora is not None:
+            raise ValueError(
+                "resources.distributed.strategy: found fsdp; the adapters of runs.lora are trained with ddp, or by one"
+                " process"
             )
         return self
 
@@ -339,5 +393,8 @@ def load_study(name: str) -> Study:
     merged = OmegaConf.to_container(OmegaConf.merge(load_params().defaults, own))
     assert isinstance(merged, dict)
     study = _validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
-    _ = study.layers, study.tuned_layers  # a layer beyond the model is refused here, before anything is written
+    # A layer beyond the model is refused here, before anything is written.
+    scanned, _ = study.layers, study.tuned_layers
+    runs, depth = study.runs, study.model.layer_count()
+    check_strategies(str(path), runs.strategies, runs.rate_sensitivity, scanned, depth, runs.seeds)
     return study

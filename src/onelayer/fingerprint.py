@@ -26,7 +26,7 @@ TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
 SUITE_RECIPE = 1
 WEIGH_RECIPE = 1
-ANALYSIS_RECIPE = 4
+ANALYSIS_RECIPE = 5
 # The rules by which mathematics and options are judged (docs/method.md).
 RULES_RECIPE = 1
 
@@ -82,6 +82,8 @@ def training_settings(study: Study, run: Run) -> Payload:
         "training": _changed(study.training, exclude={"learning_rates"}),
         "grading": _grading_settings(study),
     }
+    if run.boost is not None:
+        payload["boost"] = run.boost
     if run.lora is not None:
         targets = run.lora.targets
         payload["lora"] = {

@@ -32,12 +32,13 @@ def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
     """
     settings = {name: load_study(name) for name in studies}
     found = {name: read_json(analysis_file(name), f"onelayer analyze {name}") for name in studies}
-    ranking = cache(lambda name: read_ranking(settings[name]))  # no records are read unless a pair needs them
+    # No records are read unless a pair needs them.
+    ranking = cache(lambda name: read_ranking(settings[name], found[name]))
     pairs = {}
     for names in combinations(settings, 2):
         both = [settings[name] for name in names]
         analyses = [found[name] for name in names]
-        layers = sorted(set.intersection(*({row["layer"] for row in one["layers"]} for one in analyses)))
+        layers = sorted(set.intersection(*({*complete_layers(one)} for one in analyses)))
         figures: dict[str, Any] = {
             "kind": _kind(*both),
             "layers": len(layers),
@@ -75,16 +76,24 @@ def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
     return pairs
 
 
-def read_ranking(study: Study) -> Ranking:
-    """Read what a study's records say of its layers on ``report``.
+def complete_layers(analysis: dict[str, Any]) -> list[int]:
+    """The layers of which every seed is done: a ranking draws the same repeats of each."""
+    return [row["layer"] for row in analysis["layers"] if row["seeds"] == analysis["seeds"]]
+
+
+def read_ranking(study: Study, analysis: dict[str, Any]) -> Ranking:
+    """Read what a study's records say on ``report`` of the layers of which every seed is done.
 
     Raises UserError where records or problems are missing, or do not belong together.
     """
     arms: dict[int, list[Any]] = {}
+    complete = complete_layers(analysis)
     for run in layer_runs(study):
+        if run.layers[0] not in complete:
+            continue
         means = problem_means(read_records(study.name, run.name), "report")
         arms.setdefault(run.layers[0], []).append(means)
-    first = arms[study.layers[0]][0]
+    first = arms[complete[0]][0]
     prompts = {problem.id: problem.prompt for problem in read_problems(study, "report")}
     unknown = [one for one in first.index if one not in prompts]
     if unknown:
@@ -120,6 +129,12 @@ def _seed_to_seed(analysis: dict[str, Any]) -> float | None:
     return mean.get("spearman")
 
 
+def _without(analyses: list[dict[str, Any]]) -> str:
+    """What a count of layers leaves out, where a run is missing."""
+    unfinished = any(one["missing"] for one in analyses)
+    return " (those that lack a seed's run not counted)" if unfinished else ""
+
+
 def _undefined(analyses: list[dict[str, Any]]) -> str | None:
     found = [one["study"] for one in analyses if not one["defined"]]
     if found:
@@ -140,7 +155,7 @@ def _reason(analyses: list[dict[str, Any]], shared: int) -> str | None:
     if depths[0] != depths[1]:
         return f"the models differ in depth ({depths[0]} and {depths[1]} layers), so no layer of one is the other's"
     if shared < _FEWEST_LAYERS:
-        return f"the studies share {shared} scanned layers, fewer than {_FEWEST_LAYERS}"
+        return f"the studies share {shared} scanned layers{_without(analyses)}, fewer than {_FEWEST_LAYERS}"
     return None
 
 
@@ -197,7 +212,7 @@ def _over_depth(
     if _undefined(analyses):
         return None
     depths = {one["study"]: one["layers_of_model"] for one in analyses}
-    scanned = {one["study"]: sorted(row["layer"] for row in one["layers"]) for one in analyses}
+    scanned = {one["study"]: sorted(complete_layers(one)) for one in analyses}
     shallow, deep = sorted(depths, key=lambda name: depths[name])
     grid = lay_over(scanned[shallow], depths[shallow], scanned[deep], depths[deep])
     figures: dict[str, Any] = {
@@ -210,8 +225,8 @@ def _over_depth(
     }
     if len(grid.depths) < _FEWEST_LAYERS:
         return figures | {
-            "reason": f"{len(grid.depths)} scanned layers of {shallow} lie in the scanned range of {deep}, fewer than"
-            f" {_FEWEST_LAYERS}"
+            "reason": f"{len(grid.depths)} scanned layers of {shallow} lie in the scanned range of {deep}"
+            f"{_without(analyses)}, fewer than {_FEWEST_LAYERS}"
         }
     profiles = {
         shallow: ranking(shallow).scores(grid.shallow),

@@ -13,6 +13,7 @@ from onelayer.errors import UserError
 from onelayer.grid import BASE, Run, is_weighed, jobs
 from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, WEIGHING_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
+from onelayer.progress import failures_noted
 from onelayer.state import Standing, StudyState
 from onelayer.store import (
     analysis_file,
@@ -26,10 +27,15 @@ from onelayer.store import (
     write_json,
 )
 from onelayer.suite.standing import SuiteState, benchmark_manifest, scored_jobs
+from onelayer.trackers import check_trackers
 
 
 def prepare_phase(study: Study) -> None:
-    """Write the study's problems where they are not there already."""
+    """Write the study's problems where they are not there already.
+
+    Raises UserError, before anything is done, where a tracker that its training asks for is not installed.
+    """
+    check_trackers(study)
     with exclusive(study.name, "problems"):
         if is_prepared(study):
             print(f"{study.name}: the problems are there already: {prepared_receipt(study.name)}")
@@ -57,9 +63,15 @@ def base_phase(study: Study) -> None:
 
 
 def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
-    """Train the runs that are not trained already."""
+    """Train the runs that are not trained already. Raises UserError where a tracker asked for is not installed."""
+    check_trackers(study)
 
     def work(study: Study, run: Run) -> None:
+        if study.resources.distributed is not None:
+            from onelayer.distributed import train_together
+
+            train_together(study, run)
+            return
         from onelayer.train import train_run
 
         train_run(study, run)
@@ -191,7 +203,8 @@ def _each(
                 print(f"{study.name}/{run.name}: already {verb}", flush=True)
                 continue
             print(f"{study.name}/{run.name}: to be {verb} ({standing.reason})", flush=True)
-            work(study, run)
+            with failures_noted(study.name, run.name):
+                work(study, run)
             print(f"{study.name}/{run.name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
 
 

@@ -18,6 +18,7 @@ from onelayer.errors import UserError
 DATA = Path("data")
 WORK = Path(".work")
 REPORTS = Path("reports")
+LOGS = Path("logs")
 REPORT = REPORTS / "report.html"
 
 SPLITS = ("train", "select", "report")

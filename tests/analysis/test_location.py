@@ -80,26 +80,30 @@ def test_a_draw_without_a_gain_overflows_nothing() -> None:
     assert np.abs(scaled(huge)).max() == 1
 
 
-def scans(levels: list[float], full: float = 0.9) -> dict[str, Scan]:
-    found = {}
-    for number, split in enumerate(("select", "report")):
+def studies(levels: list[float], full: float = 0.9) -> tuple[Scan, Scan, dict[int, np.ndarray]]:
+    """The contributions on select and on report, and the draws of the latter."""
+    found = []
+    for number in range(2):
         rng = np.random.default_rng(number)
 
         def runs(level: float, seeds: int = 3, rng: np.random.Generator = rng) -> Any:
             return rng.binomial(4, level, (seeds, 400)) / 4
 
         bootstrap = Bootstrap(ProblemSets.of_ids([str(one) for one in range(400)]), 300, 0.95, number)
-        found[split] = scan(runs(0.2, 1), runs(full), {k: runs(level) for k, level in enumerate(levels)}, bootstrap)
-    return found
+        base, top, arms = runs(0.2, 1), runs(full), {k: runs(level) for k, level in enumerate(levels)}
+        found.append(scan(base, top, dict(arms), bootstrap))
+    of_base, of_full = bootstrap.scores(base), bootstrap.scores(top)
+    drawn = {k: (bootstrap.scores(arm) - of_base) / (of_full - of_base) for k, arm in arms.items()}
+    return found[0], found[1], drawn
 
 
 def test_a_study() -> None:
     levels = [0.25, 0.3, 0.4, 0.8, 0.85, 0.5, 0.4, 0.3]
-    both = scans(levels)
-    found = location(both["select"], both["report"], range(8), 8, 0.95)
+    select, report, drawn = studies(levels)
+    found = location(select, report, drawn, 8, 0.95)
     assert found["reason"] is None
     assert not found["partial"]
-    c = np.array([both["report"].contributions[layer].interval.value for layer in range(8)])  # type: ignore[union-attr]
+    c = np.array([report.contributions[layer].interval.value for layer in range(8)])  # type: ignore[union-attr]
     assert [third["layers"] for third in found["thirds"]] == [[0, 1, 2], [3, 4], [5, 6, 7]]
     for third in found["thirds"]:
         figure = third["contribution"]
@@ -117,14 +121,14 @@ def test_a_study() -> None:
 
 def test_noise_alone() -> None:
     """Layers that are truly alike have a Gini coefficient of about what noise gives."""
-    both = scans([0.5] * 8)
-    found = location(both["select"], both["report"], range(8), 8, 0.95)
+    select, report, drawn = studies([0.5] * 8)
+    found = location(select, report, drawn, 8, 0.95)
     assert found["gini"]["value"]["value"] == pytest.approx(found["gini"]["noise"], rel=0.6)
 
 
 def test_a_partial_scan_is_labelled() -> None:
-    both = scans([0.3, 0.5, 0.4])
-    found = location(both["select"], both["report"], [0, 1, 2], 12, 0.95)
+    select, report, drawn = studies([0.3, 0.5, 0.4])
+    found = location(select, report, drawn, 12, 0.95)
     assert (found["partial"], found["scanned"], found["layers_of_model"]) == (True, 3, 12)
     assert found["to_depth"] == pytest.approx(2 / 11)
     assert [third["contribution"] is None for third in found["thirds"]] == [False, True, True]
@@ -133,9 +137,9 @@ def test_a_partial_scan_is_labelled() -> None:
 
 
 def test_undefined_where_contributions_are() -> None:
-    both = scans([0.3, 0.5, 0.4], full=0.2)
-    found = location(both["select"], both["report"], [0, 1, 2], 3, 0.95)
+    select, report, drawn = studies([0.3, 0.5, 0.4], full=0.2)
+    found = location(select, report, drawn, 3, 0.95)
     assert "contributions are undefined" in found["reason"]
     assert (found["thirds"], found["centre"], found["gini"], found["top"]) == ([], None, None, [])
-    both = scans([0.3, 0.5])
-    assert location(both["select"], both["report"], [0, 1], 2, 0.95)["reason"].startswith("2 layers were scanned")
+    select, report, drawn = studies([0.3, 0.5])
+    assert location(select, report, drawn, 2, 0.95)["reason"].startswith("2 layers were scanned")

@@ -111,6 +111,19 @@ class TestAnalysis:
         on_report = np.mean([result["summaries"][f"{run}-s{seed}"]["report"]["score"] for seed in (0, 1)])
         assert result["best_layer"]["score"]["value"] == pytest.approx(on_report)
 
+    def test_only_a_layer_that_surely_beats_full_is_said_to(self) -> None:
+        result = analyze(make_study({"base": 0.2, "full": 0.5, "layer-00": 0.9, "layer-01": 0.5}))
+        scores = [row["score"]["value"] - result["full"]["value"] for row in result["layers"]]
+        versus = [row["versus_full"] for row in result["layers"]]
+        assert [one["difference"] for one in versus] == pytest.approx(scores)
+        assert versus[0]["low"] > 0
+        assert versus[0]["p_adjusted"] == pytest.approx(2 * versus[0]["p"])
+        assert versus[1]["p_adjusted"] == versus[1]["p"] > 0.05
+        beats = [note for note in result["notes"] if "beats full training" in note]
+        assert len(beats) == 1
+        assert beats[0].startswith(f"Layer 0 beats full training by {scores[0]:.3f} (")
+        assert beats[0].endswith("corrected for 2 layers).")
+
     def test_no_gain_no_number(self) -> None:
         study = make_study({**CLEAR, "full": 0.2})
         result = analyze(study)
@@ -190,7 +203,7 @@ def test_the_report_is_self_contained_and_whole() -> None:
     page = write_report(["tiny"], options).read_text()
     assert page.count("<svg") == 3
     assert "A title &amp; more" in page
-    for outside in ('src="http', 'href="http', "@import", "<script", "url(http"):
+    for outside in ('src="http', 'href="http', "@import", "<script src", "url(http"):
         assert outside not in page
     assert write_report(["tiny"], options).read_text() == page
     assert Path("reports/tables/contributions.csv").read_text().count("\n") == 3

@@ -1,7 +1,6 @@
 """Where in the model the gain sits: the profile of C summed up in a few figures, each with an interval.
 
-Every figure is taken anew in each of the draws that stand behind the contributions' intervals, so that all of them rest
-on the same problems and seeds.
+Every figure is taken anew in each draw of the problems and seeds (`onelayer.analysis.drawn`).
 
 - the mean C of each third of the model, by relative depth d = k / (L − 1);
 - the centre of mass Σ d·c / Σ c,  c = max(C, 0);
@@ -28,18 +27,19 @@ THIRDS = ("first", "middle", "last")
 _FEWEST_LAYERS = 3
 
 
-def location(select: Scan, report: Scan, layers: Sequence[int], depth: int, confidence: float) -> dict[str, Any]:
+def location(select: Scan, report: Scan, drawn: dict[int, Matrix], depth: int, confidence: float) -> dict[str, Any]:
     """The part ``location`` of analysis.json; every figure is measured on ``report``.
 
     Args:
         select: the contributions that rank the layers.
         report: those that are given.
-        layers: the scanned layers, ascending.
+        drawn: by scanned layer, ascending, the draws of C (`onelayer.analysis.drawn.drawn_contributions`).
         depth: how many layers the model has.
         confidence: the share of draws inside an interval.
 
     Where there is a ``reason``, no figure is given.
     """
+    layers = list(drawn)
     places = np.array([relative_depth(layer, depth) for layer in layers])
     result: dict[str, Any] = {
         "scanned": len(layers),
@@ -57,7 +57,7 @@ def location(select: Scan, report: Scan, layers: Sequence[int], depth: int, conf
     if result["reason"] is not None:
         return result
     values = np.array([_value(report, layer) for layer in layers])
-    draws = np.stack([report.draws[layer] for layer in layers], axis=1)
+    draws = np.stack([drawn[layer] for layer in layers], axis=1)
 
     def figure(measure: Callable[[Matrix], Matrix]) -> dict[str, float] | None:
         return drawn_figure(float(measure(values)), measure(draws), confidence)

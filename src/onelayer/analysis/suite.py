@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from onelayer.analysis.coefficients import all_tied, pearson, permutation_p
-from onelayer.analysis.contribution import Arm, Bootstrap, Scan, scan
-from onelayer.analysis.drawn import drawn_figure, scaled
+from onelayer.analysis.contribution import Bootstrap, scan
 from onelayer.analysis.problem_sets import Matrix, ProblemSets
 from onelayer.config import Study
 from onelayer.errors import UserError
@@ -52,13 +51,14 @@ def suite_section(study: Study, state: StudyState) -> dict[str, Any]:
     }
     shown = shown_composites(study)
     whole = [name for name in shown if scores[BASE.name]["composites"][name]["score"] is not None]
+    contributions = {name: _contributions(study, name, means) for name in [*names, *whole]}
     return {
         "benchmarks": {benchmark.name: _made(scores[BASE.name], benchmark.name) for benchmark in study.suite},
         "composites": {name: list(parts) for name, parts in shown.items()},
         "scores": {run.name: _scores(scores[run.name]) for run in runs},
         "spread": _spread(study, scores, [*names, *whole]),
-        "contributions": {name: _contributions(study, name, means) for name in [*names, *whole]},
-        "math_and_all": _math_and_all(study, means) if {"math", "overall"} <= set(whole) else None,
+        "contributions": contributions,
+        "math_and_all": _math_and_all(study, means, contributions) if {"math", "overall"} <= set(whole) else None,
         "notes": _notes(study, scores[BASE.name]),
     }
 
@@ -96,7 +96,13 @@ def _mean_and_deviation(scores: dict[str, Any], runs: list[Run], name: str) -> d
 def _contributions(study: Study, name: str, means: dict[str, dict[str, pd.Series]]) -> dict[str, Any]:
     """Every layer's contribution to one benchmark or composite."""
     weights = library.weights(name, library.composites())
-    found = _scan(study, means, weights, weights, name)
+    bootstrap = _bootstrap(study, means, weights, name)
+    found = scan(
+        _matrix(means, weights, [BASE]),
+        _matrix(means, weights, list(full_runs(study))),
+        {layer: _matrix(means, weights, runs) for layer, runs in _arms(study).items()},
+        bootstrap,
+    )
     rows = []
     for layer in study.layers:
         chosen = found.contributions[layer]
@@ -117,70 +123,56 @@ def _contributions(study: Study, name: str, means: dict[str, dict[str, pd.Series
     }
 
 
-def _scan(
-    study: Study,
-    means: dict[str, dict[str, pd.Series]],
-    parts: Iterable[str],
-    weights: dict[str, float],
-    drawn_for: str,
-) -> Scan:
-    """Every layer's contribution to a weighted mean of benchmarks.
-
-    Args:
-        study: the settings.
-        means: by benchmark, then run, each problem's share of right samples.
-        parts: the benchmarks whose problems are drawn.
-        weights: what each weighs; 0 for one that is left out here.
-        drawn_for: names the draws; of one name and the same parts they are the same, whatever the weights.
-    """
-    sets = ProblemSets([part for part in parts for _ in means[part][BASE.name]], weights)
-
-    def matrix(runs: list[Run]) -> Matrix:
-        columns = [aligned([means[part][BASE.name], *(means[part][run.name] for run in runs)])[1:] for part in parts]
-        stacked: Matrix = np.hstack(columns)
-        return stacked
-
-    arms: dict[Arm, list[Run]] = {}
+def _arms(study: Study) -> dict[int, list[Run]]:
+    arms: dict[int, list[Run]] = {}
     for run in layer_runs(study):
         arms.setdefault(run.layers[0], []).append(run)
-    bootstrap = Bootstrap(
-        sets,
+    return arms
+
+
+def _matrix(means: dict[str, dict[str, pd.Series]], parts: Iterable[str], runs: list[Run]) -> Matrix:
+    """The runs' means by problem over several benchmarks, shape (runs, problems)."""
+    columns = [aligned([means[part][BASE.name], *(means[part][run.name] for run in runs)])[1:] for part in parts]
+    stacked: Matrix = np.hstack(columns)
+    return stacked
+
+
+def _bootstrap(study: Study, means: dict[str, dict[str, pd.Series]], weights: dict[str, float], name: str) -> Bootstrap:
+    """Draws of the benchmarks' problems; of one name and the same benchmarks the same, whatever the weights."""
+    return Bootstrap(
+        ProblemSets([part for part in weights for _ in means[part][BASE.name]], weights),
         study.analysis.resamples,
         study.analysis.confidence,
-        derive_seed(study.seed, "bootstrap", "suite", drawn_for),
-    )
-    return scan(
-        matrix([BASE]),
-        matrix(list(full_runs(study))),
-        {layer: matrix(runs) for layer, runs in arms.items()},
-        bootstrap,
+        derive_seed(study.seed, "bootstrap", "suite", name),
     )
 
 
-def _math_and_all(study: Study, means: dict[str, dict[str, pd.Series]]) -> dict[str, Any]:
-    """Pearson's r over layers of C in mathematics with C in all categories (the paper's table of the same).
+def _math_and_all(
+    study: Study, means: dict[str, dict[str, pd.Series]], contributions: dict[str, Any]
+) -> dict[str, Any]:
+    """Pearson's r over layers of C in mathematics with C in all categories, as the paper gives it.
 
-    Both are drawn on the same problems and seeds. Mathematics is itself one of the four categories, so that r leans up.
+    C is a straight line of the score, so r is that of the scores. Both are drawn on the same problems and seeds.
+    Mathematics is itself one of the four categories, so r leans up.
     """
-    overall, math_alone = (library.weights(name, library.composites()) for name in ("overall", "math"))
-    both = [
-        _scan(study, means, overall, weights, "math and all")
-        for weights in (math_alone | {part: 0.0 for part in overall if part not in math_alone}, overall)
-    ]
     result: dict[str, Any] = {"layers": len(study.layers), "pearson": None, "reason": None}
-    undefined = [name for name, found in zip(("math", "overall"), both, strict=True) if not found.defined]
+    undefined = [name for name in ("math", "overall") if not contributions[name]["defined"]]
     if undefined:
         return result | {"reason": f"the full gain is not clearly above zero in {' and '.join(undefined)}"}
     if len(study.layers) < _FEWEST_LAYERS:
         return result | {"reason": f"{len(study.layers)} layers were scanned, fewer than {_FEWEST_LAYERS}"}
-    # C is a straight line of the score, so the scores' r is that of C.
-    one, other = (np.array([found.scores[layer].value for layer in study.layers]) for found in both)
-    if all_tied(one) or all_tied(other):
+    overall, math_alone = (library.weights(name, library.composites()) for name in ("overall", "math"))
+    profiles, draws = [], []
+    for weights in (dict.fromkeys(overall, 0.0) | math_alone, overall):
+        bootstrap = _bootstrap(study, means, weights, "math and all")
+        arms = [_matrix(means, weights, runs) for runs in _arms(study).values()]
+        profiles.append(np.array([bootstrap.sets.score(arm) for arm in arms]))
+        draws.append(np.stack([bootstrap.scores(arm) for arm in arms], axis=1))
+    if all_tied(profiles[0]) or all_tied(profiles[1]):
         return result | {"reason": "all layers score alike in one of the two"}
-    draws = [scaled(np.stack([found.draws[layer] for layer in study.layers], axis=1)) for found in both]
-    figure = drawn_figure(float(pearson(one, other)), pearson(*draws), study.analysis.confidence)
-    seed = derive_seed(study.seed, study.name, "math and all")
-    return result | {"pearson": figure and figure | {"p": permutation_p(one, other, seed, pearson)}}
+    figure = asdict(bootstrap.interval(float(pearson(*profiles)), pearson(*draws)))
+    p = permutation_p(profiles[0], profiles[1], derive_seed(study.seed, study.name, "math and all"), pearson)
+    return result | {"pearson": figure | {"p": p}}
 
 
 def _notes(study: Study, scores: dict[str, Any]) -> list[str]:

@@ -27,6 +27,7 @@ from onelayer.analysis.coefficients import (
 from onelayer.analysis.contribution import Scan, deviation, relative_depth
 from onelayer.analysis.drawn import drawn_figure, scaled
 from onelayer.analysis.evidence import Evidence
+from onelayer.analysis.problem_sets import Matrix
 from onelayer.grid import Run, full_runs, is_weighed
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
@@ -38,7 +39,7 @@ Tensors = dict[str, dict[str, Any]]
 _FEWEST_LAYERS = 3
 
 
-def weights_section(evidence: Evidence, state: StudyState, report: Scan) -> dict[str, Any]:
+def weights_section(evidence: Evidence, state: StudyState, report: Scan, drawn: dict[int, Matrix]) -> dict[str, Any]:
     """The part ``weights`` of analysis.json: of the analysed runs, those that are weighed.
 
     Where there is a ``reason``, nothing is weighed and no figure is given. ``missing`` names the runs that are not
@@ -47,7 +48,8 @@ def weights_section(evidence: Evidence, state: StudyState, report: Scan) -> dict
     Args:
         evidence: the study's runs.
         state: their standing.
-        report: the contributions, with their draws.
+        report: the contributions.
+        drawn: by scanned layer, their draws (`onelayer.analysis.drawn.drawn_contributions`).
     """
     study = evidence.study
     standings = {run: state.weighing(run) for run in evidence.runs if is_weighed(run)}
@@ -97,7 +99,7 @@ def weights_section(evidence: Evidence, state: StudyState, report: Scan) -> dict
             if run.name in tensors
         ],
         "spread": {key: _spread(rows, key) for key in ("full", "single")},
-        "correlations": {key: _with_contribution(evidence, rows, key, report) for key in ("single", "full")},
+        "correlations": {key: _with_contribution(evidence, rows, key, report, drawn) for key in ("single", "full")},
     }
 
 
@@ -171,7 +173,9 @@ def _spread(rows: list[dict[str, Any]], key: str) -> dict[str, float | None] | N
     }
 
 
-def _with_contribution(evidence: Evidence, rows: list[dict[str, Any]], key: str, report: Scan) -> dict[str, Any]:
+def _with_contribution(
+    evidence: Evidence, rows: list[dict[str, Any]], key: str, report: Scan, drawn: dict[int, Matrix]
+) -> dict[str, Any]:
     """The correlation over layers of ‖Δ‖ with C, where both are known."""
     figures = {row["layer"]: row[key]["l2"] for row in rows if row[key] and row["layer"] in evidence.layers}
     found: dict[str, Any] = {"layers": len(figures), "pearson": None, "spearman": None, "partial_pearson": None}
@@ -181,7 +185,7 @@ def _with_contribution(evidence: Evidence, rows: list[dict[str, Any]], key: str,
     if len(figures) < _FEWEST_LAYERS:
         return found | {"reason": f"{len(figures)} layers have both figures, fewer than {_FEWEST_LAYERS}"}
     lengths = np.array(list(figures.values()))
-    draws = np.stack([report.draws[layer] for layer in figures], axis=1)
+    draws = np.stack([drawn[layer] for layer in figures], axis=1)
     values = np.array([one.interval.value for layer in figures if (one := report.contributions[layer])])
     if all_tied(lengths) or all_tied(values):
         return found | {"reason": "all layers are alike in one of the two"}
@@ -189,8 +193,8 @@ def _with_contribution(evidence: Evidence, rows: list[dict[str, Any]], key: str,
     seed = derive_seed(study.seed, study.name, "weights", key)
 
     def of(measure: Measure, p: float) -> dict[str, float] | None:
-        drawn = measure(np.broadcast_to(lengths, draws.shape), scaled(draws))
-        figure = drawn_figure(float(measure(lengths, values)), drawn, study.analysis.confidence)
+        found_in = measure(np.broadcast_to(lengths, draws.shape), scaled(draws))
+        figure = drawn_figure(float(measure(lengths, values)), found_in, study.analysis.confidence)
         return figure and figure | {"p": p}
 
     found |= {
