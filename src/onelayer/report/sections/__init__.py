@@ -15,6 +15,7 @@ from onelayer.report.sections import (
     ensemble,
     learning_curves,
     learning_rate,
+    location,
     profile,
     provenance,
     runs,
@@ -22,12 +23,14 @@ from onelayer.report.sections import (
     settings,
     strategies,
     suite,
+    weights,
 )
 from onelayer.report.sections.agreement import Pairs
 
 # What is said of one study.
 STUDY: tuple[Callable[[dict[str, Any]], Section | None], ...] = (
     profile.section,
+    location.section,
     strategies.section,
     baselines.section,
     learning_rate.section,
@@ -35,6 +38,7 @@ STUDY: tuple[Callable[[dict[str, Any]], Section | None], ...] = (
     ensemble.section,
     cost.section,
     behaviour.section,
+    weights.section,
     curves.section,
     settings.section,
     runs.section,

@@ -7,6 +7,7 @@ from typing import Any
 
 from onelayer.report import figures, tables
 from onelayer.report.section import Exhibit, Section
+from onelayer.report.sections import coefficients
 
 Pairs = dict[tuple[str, str], dict[str, Any]]
 
@@ -50,6 +51,7 @@ def section(analyses: Sequence[dict[str, Any]], pairs: Pairs) -> Section | None:
                 " agree with a repeat of itself, from halves of its seeds, or of its problems where it has one seed.",
                 table=table,
             ),
+            *coefficients.exhibits(analyses, pairs),
         ),
         notes=(
             "Intervals draw each study's problems and seeds anew. A draw adds noise to noise, so they lean towards 0,"
@@ -62,7 +64,9 @@ def reading(pair: tuple[str, str], result: dict[str, Any]) -> str:
     """A pair's name and its figures in words, with what keeps them from meaning more."""
     name = f"{pair[0]} and {pair[1]}"
     if result["reason"] is not None:
-        return f"{name}: no correlation is given, for {result['reason']}."
+        over = result.get("over_depth")
+        by_depth = f" {coefficients.over_depth_reading(over)}" if over is not None else ""
+        return f"{name}: no correlation is given, for {result['reason']}.{by_depth}"
     sentences = [
         f"{name}: {result['kind']}, {result['layers']} layers: Spearman {result['spearman']:.2f}"
         f" ({result['confidence']:.0%} interval {result['low']:.2f} to {result['high']:.2f}, p {result['p']:.2g}).",

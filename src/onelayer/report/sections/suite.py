@@ -38,5 +38,20 @@ def section(analysis: dict[str, Any]) -> Section | None:
                 tables.suite_contributions(suite),
             ),
         ),
+        paragraphs=_math_and_all(suite.get("math_and_all")),
         notes=tuple(suite["notes"]),
+    )
+
+
+def _math_and_all(found: dict[str, Any] | None) -> tuple[str, ...]:
+    """How C in mathematics goes with C in all categories, where the suite holds both."""
+    if found is None:
+        return ()
+    if found["pearson"] is None:
+        return (f"No correlation of C in mathematics with C in all categories is given, for {found['reason']}.",)
+    one = found["pearson"]
+    return (
+        f"Over {found['layers']} layers, C in mathematics correlates with C in all categories by {one['value']:.2f}"
+        f" ({one['low']:.2f} to {one['high']:.2f}, p {one['p']:.2g}; Pearson's r, mathematics being one of the"
+        " categories).",
     )
