@@ -149,6 +149,16 @@ def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> No
 
 
 @app.command()
+def weigh(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Measure how far trained runs moved the weights, by layer and matrix."""
+    from onelayer.config import load_study
+    from onelayer.phases import weigh_phase
+
+    settings = load_study(study)
+    weigh_phase(settings, _chosen(settings, runs, job, "weigh"), job)
+
+
+@app.command()
 def suite(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
     """Score runs on the benchmarks of the study's evaluation suite."""
     from onelayer.config import load_study

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from onelayer.base import base_folder
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest, write_manifest
-from onelayer.models import adapt, base_folder, load_base, load_tokenizer
+from onelayer.models import adapt, load_base, load_tokenizer
 from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
 from onelayer.progress import tell

@@ -270,6 +270,11 @@ def jobs(study: Study) -> tuple[Job, ...]:
     return tuple(_grouped(all_runs(study), study.resources.seeds_per_job))
 
 
+def is_weighed(run: Run) -> bool:
+    """Whether a run's change of weights is measured: of all but the base and the search's runs."""
+    return run.kind not in ("base", "search")
+
+
 def find_job(study: Study, name: str) -> Job:
     """The job of this name. Raises UserError where the study has none."""
     for job in jobs(study):

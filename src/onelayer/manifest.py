@@ -21,6 +21,7 @@ from onelayer.store import file_sha256, write_json
 
 RUN_MANIFEST = "manifest.json"
 EVALUATION_MANIFEST = "evaluation.json"
+WEIGHING_MANIFEST = "weighing.json"
 
 # What can change a result's digits: named in every manifest.
 _DISTRIBUTIONS = (

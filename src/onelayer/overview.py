@@ -8,7 +8,7 @@ from rich.table import Table
 
 from onelayer.config import Study
 from onelayer.console import console
-from onelayer.grid import Ranked, Run, all_runs
+from onelayer.grid import Ranked, Run, all_runs, is_weighed
 from onelayer.state import StudyState
 from onelayer.suite.standing import SuiteState, scored_runs
 
@@ -43,6 +43,8 @@ def print_plan(studies: Sequence[Study]) -> None:
         out.print(table)
         out.print(f"{study.name}: would train {_listed(to_train)}", highlight=False)
         out.print(f"{study.name}: would sample {_listed(to_evaluate)}", highlight=False)
+        to_weigh = [run.name for run in all_runs(study) if is_weighed(run) and not state.weighing(run).done]
+        out.print(f"{study.name}: would weigh {_listed(to_weigh)}", highlight=False)
         if scored:
             out.print(f"{study.name}: would score on the suite {_listed(to_score)}", highlight=False)
 

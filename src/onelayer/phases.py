@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.grid import BASE, Run, jobs
-from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
+from onelayer.grid import BASE, Run, is_weighed, jobs
+from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, WEIGHING_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
 from onelayer.progress import failures_noted
 from onelayer.state import Standing, StudyState
@@ -94,6 +94,26 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
 
 
+def weigh_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
+    """Measure how far the runs moved the weights, where that is not known already.
+
+    Raises UserError for the base and the search's runs.
+    """
+    for run in runs:
+        if not is_weighed(run):
+            raise UserError(f"{study.name}/{run.name}: the base and the search's runs are not weighed")
+
+    def work(study: Study, run: Run) -> None:
+        from onelayer.weights import weigh_run
+
+        weigh_run(study, run)
+
+    # Another lock than training's: a run is weighed while its answers are sampled.
+    _each(study, runs, "weighed", work, lambda state, run: state.weighing(run), hold=".weights")
+    if job is not None:
+        _leave_receipt(study, job, runs, "weighed", WEIGHING_MANIFEST)
+
+
 def suite_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
     """Score the runs on the evaluation suite where they have no valid records of it.
 
@@ -147,6 +167,8 @@ def verify(study: Study, thorough: bool) -> list[str]:
     scored = scored_jobs(study)
     for job in jobs(study):
         phases = [("trained", state.training), ("evaluated", state.evaluation)]
+        if is_weighed(job.runs[0]):
+            phases.append(("weighed", state.weighing))
         if job in scored:
             phases.append(("suite", suite.run))
         for phase, standing_of in phases:
@@ -172,9 +194,10 @@ def _each(
     verb: str,
     work: Callable[[Study, Run], None],
     standing_of: Callable[[StudyState, Run], Standing],
+    hold: str = "",
 ) -> None:
     for run in runs:
-        with exclusive(study.name, run.name):
+        with exclusive(study.name, run.name + hold):
             standing = standing_of(StudyState(study, thorough=True), run)
             if standing.done:
                 print(f"{study.name}/{run.name}: already {verb}", flush=True)

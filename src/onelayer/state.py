@@ -16,9 +16,10 @@ from onelayer.fingerprint import (
     evaluated_splits,
     evaluation_payload,
     training_payload,
+    weighing_payload,
 )
 from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
-from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
+from onelayer.manifest import EVALUATION_MANIFEST, WEIGHING_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
 from onelayer.settings import times
 from onelayer.store import (
@@ -173,6 +174,15 @@ class StudyState:
         shas = {split: self.split_shas[split] for split in evaluated_splits(run)}
         return evaluation_payload(self._study, run, manifest.content, shas)
 
+    def expected_weighing(self, run: Run) -> Payload | str:
+        """All that decides a run's change of weights, or, in words, what it waits for."""
+        if not self.training(run).done:
+            return "waits for its training"
+        manifest = self._manifest(run)
+        assert manifest is not None
+        assert self._base_content is not None  # no run is trained without
+        return weighing_payload(manifest.content, self._base_content)
+
     def training(self, run: Run) -> Standing:
         """Where a run's training stands."""
         return self.standing(self._folder(run), self._manifest(run), self.expected_training(run), self._weights)
@@ -181,6 +191,11 @@ class StudyState:
         """Where a run's records stand."""
         manifest = read_manifest(self._folder(run), EVALUATION_MANIFEST)
         return self.standing(self._folder(run), manifest, self.expected_evaluation(run))
+
+    def weighing(self, run: Run) -> Standing:
+        """Where the measurement of a run's change of weights stands."""
+        manifest = read_manifest(self._folder(run), WEIGHING_MANIFEST)
+        return self.standing(self._folder(run), manifest, self.expected_weighing(run))
 
     def standing(
         self, folder: Path, manifest: Manifest | None, expected: Payload | str, files: bool = True

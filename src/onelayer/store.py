@@ -29,6 +29,7 @@ HISTORY = "history.json"
 RECORDS = "records.parquet"
 SCORES = "scores.json"
 PROGRESS = "progress.json"
+WEIGHTS = "weights.json"
 
 
 def study_folder(study: str) -> Path:
@@ -72,7 +73,7 @@ def prepared_receipt(study: str) -> Path:
 
 
 def job_receipt(study: str, job: str, phase: str) -> Path:
-    """Written when every run of a job has gone through a phase (``trained``, ``evaluated`` or ``suite``)."""
+    """Written when each run of a job has gone through a phase: ``trained``, ``evaluated``, ``weighed`` or ``suite``."""
     return study_folder(study) / "jobs" / f"{job}.{phase}.json"
 
 

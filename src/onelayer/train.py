@@ -11,6 +11,7 @@ from typing import Any
 from accelerate.utils import gather_object
 
 from onelayer.adaptation import apply_adaptation, boosted_names, check_moved, tensor_hashes
+from onelayer.base import base_folder
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
@@ -18,7 +19,7 @@ from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.lora import check_targets, peft_config, save_adapters
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
+from onelayer.models import load_base, load_tokenizer, save_adapted
 from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
 from onelayer.prompting import prompt_tokens

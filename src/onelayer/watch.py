@@ -15,7 +15,7 @@ from rich.text import Text
 
 from onelayer.config import Study
 from onelayer.console import console
-from onelayer.grid import Run, all_runs
+from onelayer.grid import Run, all_runs, is_weighed
 from onelayer.progress import Failure, Progress, read_failure, read_progress
 from onelayer.records import read_scores
 from onelayer.state import StudyState
@@ -93,6 +93,9 @@ def _study(study: Study, everything: bool) -> Iterator[RenderableType]:
     counts = Counter(point.kind for point in points)
     others = "".join(f", {counts[kind]} {kind}" for kind in _UNFINISHED if counts[kind])
     yield Text(f"{study.name}: {counts['done']} of {len(points)} runs are trained and evaluated{others}")
+    if everything:
+        weighed = [state.weighing(point.run).done for point in points if is_weighed(point.run)]
+        yield Text(f"{study.name}: {sum(weighed)} of {len(weighed)} runs are weighed")
 
 
 def standpoint(study: Study, state: StudyState, run: Run) -> Standpoint:

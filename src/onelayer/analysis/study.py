@@ -11,12 +11,16 @@ from onelayer.analysis.behaviour import behaviour
 from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.cost import economics
+from onelayer.analysis.drawn import drawn_contributions
 from onelayer.analysis.ensemble import ensemble
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
+from onelayer.analysis.location import location
 from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.analysis.recommendation import recommendation
+from onelayer.analysis.seed_agreement import seed_agreement
 from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
 from onelayer.analysis.suite import suite_section
+from onelayer.analysis.weights import weights_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
 from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs
@@ -43,6 +47,7 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     suite, unscored = _suite(study, partial)
     bootstraps = {split: _bootstrap(evidence, split) for split in SPLITS}
     scans = {split: _scan(evidence, split, bootstraps[split]) for split in SPLITS}
+    drawn = drawn_contributions(evidence)
     layers = _layers(evidence, scans["select"], scans["report"], _versus_full(evidence, bootstraps["report"]))
     best = next((layer for layer in layers if layer["rank"] == 1), None)
     search = read_choice(study)
@@ -68,6 +73,15 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "defined": scans["report"].defined,
         "layers": layers,
         "best_layer": best,
+        "location": location(
+            scans["select"],
+            scans["report"],
+            drawn,
+            study.model.layer_count(),
+            study.analysis.confidence,
+        ),
+        "seed_agreement": seed_agreement(evidence),
+        "weights": weights_section(evidence, StudyState(study, weights=False), scans["report"], drawn),
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
         "strategies": strategies(evidence, scans["report"], bootstraps["report"], best, costs),
         "rate_sensitivity": rate_sensitivity(evidence, scans["report"], bootstraps["report"], search["learning_rate"]),
