@@ -114,7 +114,7 @@ class Distributed(Settings):
 class Resources(Settings):
     """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted.
 
-    ``threads`` are those of one process.
+    Of a run that several processes train, ``threads`` are those of each, ``memory_mb`` and ``worlds`` those of all.
     """
 
     threads: PositiveInt = 1
@@ -138,7 +138,7 @@ class Generation(Settings):
     Attributes:
         backend: ``vllm`` is another sampler with other draws, and needs a CUDA device.
         batch_size: answers that transformers samples at once in training, all of a batch where not given; each takes
-            the memory of its keys and values.
+            the memory of its keys and values. Of several processes, those of each.
         mode: whether vLLM runs in the same process, or on the server at ``server``.
         memory_share: of the device's memory, that a colocated vLLM may take.
         max_logprob_difference: mean difference a token, in nats, between vLLM's log-probabilities and the model's,
