@@ -13,12 +13,16 @@ from onelayer.config import Study, load_study, study_file
 from onelayer.errors import UserError
 from onelayer.grid import layer_name, layer_runs
 from onelayer.prepare import read_problems
+from onelayer.published import published_metrics, shown_published
 from onelayer.records import aligned, problem_means, read_records
 from onelayer.store import REPORTS, analysis_file, problems_file, read_json, write_json
 
 METRICS = REPORTS / "metrics.json"
-# The one key of metrics.json that is no study; inside it, a pair is named by its studies with this between.
+# The keys of metrics.json that are no study of ours, and what they hold.
 CORRELATIONS = "correlations"
+PUBLISHED = "published"
+_TAKEN = {CORRELATIONS: "the correlations between studies", PUBLISHED: "what others published"}
+# Inside the correlations, a pair is named by its studies with this between.
 _BETWEEN = "~"
 # Of two layers, rho can only be −1 or 1.
 _FEWEST_LAYERS = 3
@@ -33,15 +37,18 @@ def read_analysis(study: str) -> dict[str, Any]:
 def compare(studies: Sequence[str]) -> Path:
     """Write reports/metrics.json, every undefined figure as null.
 
-    Raises UserError where a study has no analysis or records, or the one name that is taken.
+    Raises UserError where a study has no analysis or records, or a name that is taken, or where a published study that
+    is to stand beside them cannot be read.
     """
-    if CORRELATIONS in studies:
-        raise UserError(
-            f"{study_file(CORRELATIONS)}: found a study named {CORRELATIONS!r}, expected another name: in {METRICS}"
-            " this one holds the correlations between studies"
-        )
+    for name, held in _TAKEN.items():
+        if name in studies:
+            raise UserError(
+                f"{study_file(name)}: found a study named {name!r}, expected another name: in {METRICS} this one holds"
+                f" {held}"
+            )
+    published = published_metrics(shown_published())
     metrics = {study: study_metrics(read_analysis(study)) for study in studies}
-    write_json(METRICS, metrics | {CORRELATIONS: correlations(studies)})
+    write_json(METRICS, metrics | {CORRELATIONS: correlations(studies)} | ({PUBLISHED: published} if published else {}))
     return METRICS
 
 
@@ -50,6 +57,7 @@ def headlines() -> list[str]:
     lines = []
     metrics = read_json(METRICS, "onelayer compare")
     pairs = metrics.pop(CORRELATIONS, {})
+    metrics.pop(PUBLISHED, None)
     for study, figures in metrics.items():
         full, best = figures["full"], figures["best_layer"]
         gain = f"full gain {full['gain']:.3f} ({full['gain_low']:.3f} to {full['gain_high']:.3f})"

@@ -25,7 +25,7 @@ BASE_RECIPE = 1
 TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
 SUITE_RECIPE = 1
-ANALYSIS_RECIPE = 3
+ANALYSIS_RECIPE = 4
 # The rules by which mathematics and options are judged (docs/method.md).
 RULES_RECIPE = 1
 
