@@ -1,12 +1,14 @@
 rule compare:
     input:
-        expand("data/{study}/analysis.json", study=STUDIES),
+        analyses=expand("data/{study}/analysis.json", study=STUDIES),
+        published=[str(path) for path in published_files()],
     output:
         "reports/metrics.json",
     log:
         "logs/compare.log",
     params:
         studies=STUDIES,
+        published=PARAMS.report.published,
     shell:
         "onelayer compare {params.studies} 2>&1 | tee {log}"
 
