@@ -4,7 +4,12 @@ rule analyze:
         records=lambda wildcards: receipts(wildcards, "evaluated"),
         suite=suite_receipts,
     output:
-        "data/{study}/analysis.json",
+        report(
+            "data/{study}/analysis.json",
+            caption="../report/analysis.rst",
+            category="Analyses",
+            labels={"study": "{study}"},
+        ),
     log:
         "logs/{study}/analyze.log",
     params:
@@ -20,7 +25,12 @@ rule study_page:
     input:
         "data/{study}/analysis.json",
     output:
-        "data/{study}/report.html",
+        report(
+            "data/{study}/report.html",
+            caption="../report/study_page.rst",
+            category="Pages",
+            labels={"study": "{study}"},
+        ),
     log:
         "logs/{study}/report.log",
     shell:

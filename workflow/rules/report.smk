@@ -2,7 +2,12 @@ rule compare:
     input:
         expand("data/{study}/analysis.json", study=STUDIES),
     output:
-        "reports/metrics.json",
+        report(
+            "reports/metrics.json",
+            caption="../report/metrics.rst",
+            category="Figures to compare",
+            labels={"study": "all"},
+        ),
     log:
         "logs/compare.log",
     params:
@@ -16,7 +21,12 @@ rule report:
         analyses=expand("data/{study}/analysis.json", study=STUDIES),
         metrics="reports/metrics.json",
     output:
-        "reports/report.html",
+        report(
+            "reports/report.html",
+            caption="../report/page.rst",
+            category="Pages",
+            labels={"study": "all"},
+        ),
     log:
         "logs/report.log",
     params:
