@@ -16,7 +16,6 @@ from onelayer.report.sections import (
     ensemble,
     learning_curves,
     learning_rate,
-    location,
     profile,
     provenance,
     published,
@@ -25,14 +24,12 @@ from onelayer.report.sections import (
     settings,
     strategies,
     suite,
-    weights,
 )
 from onelayer.report.sections.agreement import Pairs
 
 # What is said of one study.
 STUDY: tuple[Callable[[dict[str, Any]], Section | None], ...] = (
     profile.section,
-    location.section,
     strategies.section,
     baselines.section,
     learning_rate.section,
@@ -40,7 +37,6 @@ STUDY: tuple[Callable[[dict[str, Any]], Section | None], ...] = (
     ensemble.section,
     cost.section,
     behaviour.section,
-    weights.section,
     curves.section,
     settings.section,
     runs.section,
