@@ -138,6 +138,7 @@ def test_help_names_every_command() -> None:
         "base",
         "train",
         "evaluate",
+        "weigh",
         "suite",
         "choose-rate",
         "rank",

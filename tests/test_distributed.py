@@ -26,6 +26,8 @@ from onelayer.errors import UserError
 from onelayer.fingerprint import training_settings
 from onelayer.grid import Run, find_runs
 from onelayer.manifest import read_manifest
+from onelayer.rl import grpo
+from onelayer.tasks.contract import Grade, Problem
 
 HERE = Path(__file__).parent
 ONE_STEP_A_ROLLOUT = [case for case in CASES if "prompts_per_minibatch" not in case.training]
@@ -295,6 +297,32 @@ def test_a_job_asks_for_the_threads_of_all_its_processes(project: Path) -> None:
     settings["resources"]["threads"] = 3
     assert Study(name="tiny", **settings).resources.training_threads == 6
     assert Study(name="tiny", **TINY).resources.training_threads == 1
+
+
+def test_there_is_a_device_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = GROUP.resources.distributed
+    assert asked is not None
+    distributed._check_devices(asked)  # on a CPU, any number of processes
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: PROCESSES)
+    distributed._check_devices(asked)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="processes: found 2, and 1 CUDA devices"):
+        distributed._check_devices(asked)
+
+
+def test_the_share_of_broken_judgements_is_that_of_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Judge:
+        def grade(self, pairs: list[Any]) -> list[Grade]:
+            return [Grade(answer != "odd", None, "broken" if answer == "odd" else "ok") for _, answer in pairs]
+
+    problems = [Problem("1", "1", "1")]
+    for own, others, expected in ((["1", "odd"], [False, False], 0.25), (["1", "1"], [True, False], 0.25)):
+        monkeypatch.setattr(grpo, "gather_object", lambda found, others=others: found + others)
+        logged: dict[str, float] = {}
+        rewards = grpo.make_reward(Judge(), problems)(own, [0, 0], log_metric=logged.__setitem__)  # type: ignore[arg-type]
+        assert rewards == [1.0, None if own[1] == "odd" else 1.0]
+        assert logged == {"broken": expected}
 
 
 def test_processes_are_no_part_of_a_fingerprint() -> None:

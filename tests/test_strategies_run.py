@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from onelayer.manifest import Manifest, read_manifest
 from onelayer.report.html import write_study_page
 from onelayer.search import choose_rate, rank_layers
 from onelayer.state import StudyState
+from training_probes import interrupted_at
 
 
 def manifest(run: str) -> Manifest:
@@ -32,6 +34,8 @@ def tensors(run: str) -> dict[str, torch.Tensor]:
 
 def settings() -> dict[str, Any]:
     changed = deep_copy(TINY)
+    changed["model"]["pretraining"]["steps"] = 200  # a base that is right now and then, so that there is a gradient
+    changed["training"] |= {"prompts_per_batch": 8, "group_size": 8}
     changed["runs"]["strategies"] = {"sizes": [1], "boost": ["best"], "only": ["worst"], "spread": True, "random": 1}
     changed["runs"]["rate_sensitivity"] = {"layers": ["best"], "factors": [3]}
     return changed
@@ -75,4 +79,13 @@ def test_from_ranking_to_page() -> None:
     assert rows["only-worst1"]["trained_parameters"] == of_layer
     assert [row["layer"] for row in result["rate_sensitivity"]["rows"]] == [best]
     assert write_study_page("tiny").exists()
+
+    whole = tensors("boost-best1-s0")
+    assert boost.details["moved"]
+    shutil.rmtree("data/tiny/runs/boost-best1-s0")
+    with interrupted_at(2):
+        phases.train_phase(study, find_runs(study, ["boost-best1-s0"]), None)
+    done(*find_runs(study, ["boost-best1-s0"]))
+    again = tensors("boost-best1-s0")
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
     assert phases.verify(study, thorough=True) == []

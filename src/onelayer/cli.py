@@ -191,7 +191,7 @@ def choose_rate(
 
 @app.command()
 def rank(study: StudyName) -> None:
-    """Rank the layers by their scores on select, for runs that train the best one."""
+    """Rank the layers by their scores on select, for runs that take their layers from the ranking."""
     from onelayer.config import load_study
     from onelayer.search import rank_layers
 

@@ -11,11 +11,14 @@ from onelayer.config import study_file
 from onelayer.errors import UserError
 from onelayer.grid import layer_name
 from onelayer.pairs import BETWEEN, correlations
+from onelayer.published import published_metrics, shown_published
 from onelayer.store import REPORTS, analysis_file, read_json, write_json
 
 METRICS = REPORTS / "metrics.json"
-# The one key of metrics.json that is no study.
+# The keys of metrics.json that are no study of ours, and what they hold.
 CORRELATIONS = "correlations"
+PUBLISHED = "published"
+_TAKEN = {CORRELATIONS: "the correlations between studies", PUBLISHED: "what others published"}
 
 
 def read_analysis(study: str) -> dict[str, Any]:
@@ -27,15 +30,18 @@ def read_analysis(study: str) -> dict[str, Any]:
 def compare(studies: Sequence[str]) -> Path:
     """Write reports/metrics.json, every undefined figure as null.
 
-    Raises UserError where a study has no analysis or records, or the one name that is taken.
+    Raises UserError where a study has no analysis or records, or a name that is taken, or where a published study that
+    is to stand beside them cannot be read.
     """
-    if CORRELATIONS in studies:
-        raise UserError(
-            f"{study_file(CORRELATIONS)}: found a study named {CORRELATIONS!r}, expected another name: in {METRICS}"
-            " this one holds the correlations between studies"
-        )
+    for name, held in _TAKEN.items():
+        if name in studies:
+            raise UserError(
+                f"{study_file(name)}: found a study named {name!r}, expected another name: in {METRICS} this one holds"
+                f" {held}"
+            )
+    published = published_metrics(shown_published())
     metrics = {study: study_metrics(read_analysis(study)) for study in studies}
-    write_json(METRICS, metrics | {CORRELATIONS: correlations(studies)})
+    write_json(METRICS, metrics | {CORRELATIONS: correlations(studies)} | ({PUBLISHED: published} if published else {}))
     return METRICS
 
 
@@ -44,6 +50,7 @@ def headlines() -> list[str]:
     lines = []
     metrics = read_json(METRICS, "onelayer compare")
     pairs = metrics.pop(CORRELATIONS, {})
+    metrics.pop(PUBLISHED, None)
     for study, figures in metrics.items():
         full, best = figures["full"], figures["best_layer"]
         gain = f"full gain {full['gain']:.3f} ({full['gain_low']:.3f} to {full['gain_high']:.3f})"

@@ -104,13 +104,14 @@ def _follow(
         for one in ready:
             if one is door:
                 link = Connection(door.accept()[0].detach())
-                link.send(task)
+                with contextlib.suppress(OSError):  # one that is gone is found out below
+                    link.send(task)
                 links.append(link)
                 continue
             assert isinstance(one, Connection)
             try:
                 word, text = one.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 raise RuntimeError(
                     f"{where}: a process that trained it was killed, by lack of memory perhaps"
                 ) from None

@@ -57,7 +57,7 @@ class Manifest(BaseModel):
             repository and commit ``details`` names).
         wall_seconds: the time spent, over every start.
         peak_memory_bytes: the largest resident set of the process during the work; on a GPU, the largest
-            amount that torch had allocated there.
+            amount that torch had allocated there. Of several processes, the largest of one.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -67,9 +67,12 @@ class Evidence:
         return arms
 
     def trained_layers(self, runs: Sequence[Run]) -> list[int] | None:
-        """The layers that these runs trained, empty for all or none of them; None where the runs differ in it."""
-        found = [self.trainings[run.name].details.get("layers") or [] for run in runs]
-        return list(found[0]) if all(one == found[0] for one in found) else None
+        """The layers that these runs trained, empty for all or none of them; None where the runs differ in it.
+
+        Where a ranking chose the layers, the manifest of the training says which they were.
+        """
+        found = [list(run.layers) or list(self.trainings[run.name].details.get("layers", [])) for run in runs]
+        return found[0] if all(one == found[0] for one in found) else None
 
     def matrix(self, split: str, runs: Sequence[Run]) -> Matrix:
         """The runs' means by problem, shape (runs, problems), over the base's problems."""

@@ -191,8 +191,17 @@ def _beside_full(share: Interval) -> str:
 
 
 def _others(candidates: Sequence[int], band: Sequence[int]) -> str:
-    others = [str(layer) for layer in candidates if layer not in band]
-    return f"Apart from these, {', '.join(others)} may be the best layer as well." if others else ""
+    """Which other layers may be the best, neighbours as one span; empty where none may."""
+    spans: list[list[int]] = []
+    for layer in candidates:
+        if layer in band:
+            continue
+        if spans and spans[-1][-1] == layer - 1:
+            spans[-1].append(layer)
+        else:
+            spans.append([layer])
+    others = ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in spans)
+    return f"Apart from these, {others} may be the best layer as well." if others else ""
 
 
 def _best_strategy(evidence: Evidence, analysis: dict[str, Any]) -> str:

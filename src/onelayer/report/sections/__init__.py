@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from onelayer.published import PublishedStudy
 from onelayer.report.section import Section
 from onelayer.report.sections import (
     agreement,
@@ -18,6 +19,7 @@ from onelayer.report.sections import (
     location,
     profile,
     provenance,
+    published,
     runs,
     sensitivity,
     settings,
@@ -53,10 +55,12 @@ def of_study(analysis: dict[str, Any]) -> Iterator[Section]:
     yield from (made for section in STUDY if (made := section(analysis)) is not None)
 
 
-def of_studies(analyses: Sequence[dict[str, Any]], pairs: Pairs) -> Iterator[Section]:
-    """The sections that compare studies."""
+def of_studies(analyses: Sequence[dict[str, Any]], pairs: Pairs, others: Sequence[PublishedStudy]) -> Iterator[Section]:
+    """The sections that compare studies, with those that others published too."""
     yield from (made for section in STUDIES if (made := section(analyses)) is not None)
     if (made := agreement.section(analyses, pairs)) is not None:
+        yield made
+    if (made := published.section(analyses, others)) is not None:
         yield made
 
 
