@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onelayer.analysis.brevity import WORLDS_REASON, brevity
-from onelayer.analysis.correlation import permutation_p, spearman
+from onelayer.analysis.coefficients import permutation_p, spearman
 from onelayer.analysis.evidence import Evidence
 from onelayer.grid import BASE, Run, full_runs, layer_name
 from onelayer.seeds import derive_seed

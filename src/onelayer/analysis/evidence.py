@@ -100,7 +100,7 @@ def gather(study: Study, partial: bool = False) -> Evidence:
     Raises UserError where a run's records are missing or stale; in part, only where the base's are, or every full
     run's, for without them nothing can be said of a gain.
     """
-    state = StudyState(study)
+    state = StudyState(study, weights=False)
     standings = {run: state.evaluation(run) for run in all_runs(study)}
     missing = {run.name: standing.reason for run, standing in standings.items() if not standing.done}
     needed = [BASE] if partial else list(standings)
