@@ -146,7 +146,7 @@ def test_dear_full_runs_are_one() -> None:
     found = ensemble(make_evidence(study_of(3, 1), made(seeds=1), seconds={"full-s0": 90.0}), [0, 1, 2])
     row = figures(found)["full_runs_vote"]
     assert (row["runs"], row["score"]) == (1, None)
-    assert row["reason"] == "each of 1 runs would give up to 3 samples, and the records hold 2 of each"
+    assert row["reason"] == "one run would give up to 3 samples of a problem, and the records hold 2"
 
 
 def test_differences_are_paired() -> None:

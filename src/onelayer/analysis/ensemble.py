@@ -124,6 +124,7 @@ _COMPARED = (
     ("vote", "best_vote"),
     ("vote", "full_vote"),
     ("vote", "full_runs_vote"),
+    ("vote", "fewer_full_runs_vote"),
     ("oracle", "best_pass"),
     ("oracle", "full_pass"),
 )
@@ -225,7 +226,8 @@ def _full_runs_votes(
         most = -(-count // runs)  # samples that one run gives at most
         fewest = min(ballots[run.name].answers.shape[1] for run in full)
         if most > fewest:
-            reason = f"each of {runs} runs would give up to {most} samples, and the records hold {fewest} of each"
+            each = "one run" if runs == 1 else f"each of {runs} runs"
+            reason = f"{each} would give up to {most} samples of a problem, and the records hold {fewest}"
             return _Arm(named, count, runs, runs * seconds, reason=reason)
         groups = [full[start : start + runs] for start in range(0, len(full) - runs + 1, runs)]
         figures = np.stack([_dealt_vote([ballots[run.name] for run in group], count) for group in groups])
