@@ -59,6 +59,13 @@ def test_what_waits_for_what() -> None:
     assert jobs["data/tiny/rates/lora-r2.json"] == evaluated("search-lora-r2-0.01-s0", "search-lora-r2-0.02-s0")
     assert jobs["data/tiny/ranking.json"] == evaluated("layer-00-s0", "layer-01-s0")
     assert evaluated("lora-r2-s0", "tuned-best-s0") < jobs["data/tiny/analysis.json"]
+    # So does the analysis of every run's change of weights, which waits for its training alone; not of the search's.
+    weighed = {name for name in jobs["data/tiny/analysis.json"] if name.endswith(".weighed.json")}
+    names = ("full-s0", "layer-00-s0", "layer-01-s0", "lora-r2-s0", "tuned-best-s0")
+    assert weighed == {f"data/tiny/jobs/{name}.weighed.json" for name in names}
+    assert jobs["data/tiny/jobs/full-s0.weighed.json"] == {
+        "data/tiny/jobs/base.trained.json", "data/tiny/jobs/full-s0.trained.json",
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("graph")

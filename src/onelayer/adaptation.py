@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from onelayer.grid import Run
 from onelayer.lora import adapter_names, base_name
@@ -184,7 +185,7 @@ def check_rates(
 def has_gradient_history(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> bool:
     """Tell whether a parameter ever had a gradient other than zero, by Adam's second moment."""
     second_moment = optimizer.state.get(parameter, {}).get("exp_avg_sq")
-    return second_moment is not None and bool(second_moment.any())
+    return second_moment is not None and bool(whole(second_moment).any())
 
 
 def tensor_hashes(model: nn.Module) -> dict[str, str]:
@@ -198,8 +199,13 @@ def tensor_hashes(model: nn.Module) -> dict[str, str]:
     return {name: _hash(tensor) for name, tensor in {**dict(model.named_parameters()), **buffers}.items()}
 
 
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as it is; gathered from all processes, who must all ask for it, where each holds a share of it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 def _hash(tensor: torch.Tensor) -> str:
-    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    plain = whole(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8)
     return hashlib.sha256(plain.numpy()).hexdigest()  # type: ignore[arg-type]
 
 

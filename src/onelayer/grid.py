@@ -110,6 +110,12 @@ class Job:
 BASE = Run("base", "base")
 
 
+def setting_name(run: str) -> str:
+    """What the run of this name is repeated of: the name without the seed, such as ``layer-07``."""
+    name, _, seed = run.rpartition("-s")
+    return name if name and seed.isdigit() else run
+
+
 def rate_name(rate: float) -> str:
     """Write a learning rate the way run names and tables do: ``5e-06``, ``0.0003``."""
     return f"{rate:g}"
@@ -262,6 +268,11 @@ def find_runs(study: Study, names: list[str]) -> tuple[Run, ...]:
 def jobs(study: Study) -> tuple[Job, ...]:
     """Group the runs into jobs: at most ``resources.seeds_per_job`` repeats of one setting each."""
     return tuple(_grouped(all_runs(study), study.resources.seeds_per_job))
+
+
+def is_weighed(run: Run) -> bool:
+    """Whether a run's change of weights is measured: of all but the base and the search's runs."""
+    return run.kind not in ("base", "search")
 
 
 def find_job(study: Study, name: str) -> Job:

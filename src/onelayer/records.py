@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +40,25 @@ def write_records(path: Path, rows: list[dict[str, Any]]) -> None:
         pq.write_table(table, temporary)
 
 
-def read_records(study: str, run: str) -> pd.DataFrame:
-    """Read a run's records.
+def read_records(study: str, run: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a run's records; of some columns alone, where these are named.
 
     Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
     """
-    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}")
+    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}", columns)
 
 
-def read_record_file(path: Path, made_by: str) -> pd.DataFrame:
+def read_record_file(path: Path, made_by: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Read one file of records. Raises UserError, naming the command that makes it, where it is none."""
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, columns=columns)
     except FileNotFoundError:
         raise UserError(f"{path}: no records yet; `{made_by}` makes them") from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: expected Parquet, found: {error}; `{made_by}` makes it anew") from None
-    if table.schema.names != SCHEMA.names:
-        raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {table.schema.names}")
+    expected = SCHEMA.names if columns is None else list(columns)
+    if table.schema.names != expected:
+        raise UserError(f"{path}: expected the columns {expected}, found {table.schema.names}")
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
@@ -114,7 +116,8 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     ``score`` is avg@k: the mean over problems of the share of right samples, and over the problems' sets where there
     are several (``sets`` then gives each one's own); ``greedy`` the share of right greedy
     answers, null where none could be judged. ``clipped`` and ``unparsed`` are shares of the samples, ``mean_tokens``
-    their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
+    their mean length, ``right_tokens`` and ``wrong_tokens`` that of the right and of the wrong ones (null of none), and
+    ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
     """
     result = {}
     for split, part in records.groupby("split", sort=True):
@@ -131,6 +134,12 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
             "clipped": float(samples["clipped"].mean()),
             "unparsed": float(samples["extracted"].isna().mean()),
             "mean_tokens": float(samples["tokens"].mean()),
+            **_tokens_by_outcome(samples[samples["status"] != "broken"]),
             **{status: float((samples["status"] == status).mean()) for status in ("timeout", "crashed", "broken")},
         }
     return result
+
+
+def _tokens_by_outcome(judged: pd.DataFrame) -> dict[str, float | None]:
+    lengths = judged.groupby("correct")["tokens"].mean().to_dict()
+    return {"right_tokens": lengths.get(True), "wrong_tokens": lengths.get(False)}

@@ -16,9 +16,10 @@ from onelayer.fingerprint import (
     evaluated_splits,
     evaluation_payload,
     training_payload,
+    weighing_payload,
 )
 from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
-from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
+from onelayer.manifest import EVALUATION_MANIFEST, WEIGHING_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
 from onelayer.settings import times
 from onelayer.store import (
@@ -53,12 +54,15 @@ class StudyState:
         preview: where the problems on disk are not the ones that the settings ask for, judge by the ones
             that `prepare` would write, so that a plan names exactly the runs that a change touches; but for
             problems from the hub, which a plan does not reach for.
+        weights: whether a run's checkpoint must be there. The analysis reads none: records, and the manifests
+            that say what they are of, are enough.
     """
 
-    def __init__(self, study: Study, thorough: bool = False, preview: bool = False) -> None:
+    def __init__(self, study: Study, thorough: bool = False, preview: bool = False, weights: bool = True) -> None:
         self._study = study
         self._thorough = thorough
         self._preview = preview
+        self._weights = weights
 
     @cached_property
     def split_shas(self) -> dict[str, str]:
@@ -170,24 +174,43 @@ class StudyState:
         shas = {split: self.split_shas[split] for split in evaluated_splits(run)}
         return evaluation_payload(self._study, run, manifest.content, shas)
 
+    def expected_weighing(self, run: Run) -> Payload | str:
+        """All that decides a run's change of weights, or, in words, what it waits for."""
+        if not self.training(run).done:
+            return "waits for its training"
+        manifest = self._manifest(run)
+        assert manifest is not None
+        assert self._base_content is not None  # no run is trained without
+        return weighing_payload(manifest.content, self._base_content)
+
     def training(self, run: Run) -> Standing:
         """Where a run's training stands."""
-        return self.standing(self._folder(run), self._manifest(run), self.expected_training(run))
+        return self.standing(self._folder(run), self._manifest(run), self.expected_training(run), self._weights)
 
     def evaluation(self, run: Run) -> Standing:
         """Where a run's records stand."""
         manifest = read_manifest(self._folder(run), EVALUATION_MANIFEST)
         return self.standing(self._folder(run), manifest, self.expected_evaluation(run))
 
-    def standing(self, folder: Path, manifest: Manifest | None, expected: Payload | str) -> Standing:
-        """Where a piece of work stands, whose files lie in a folder with a manifest of what decided them."""
+    def weighing(self, run: Run) -> Standing:
+        """Where the measurement of a run's change of weights stands."""
+        manifest = read_manifest(self._folder(run), WEIGHING_MANIFEST)
+        return self.standing(self._folder(run), manifest, self.expected_weighing(run))
+
+    def standing(
+        self, folder: Path, manifest: Manifest | None, expected: Payload | str, files: bool = True
+    ) -> Standing:
+        """Where a piece of work stands, whose files lie in a folder with a manifest of what decided them.
+
+        ``files`` is whether these must be there.
+        """
         if isinstance(expected, str):
             return Standing(False, expected)
         if manifest is None:
             return Standing(False, "new")
         if manifest.fingerprint != digest(expected):
             return Standing(False, _difference(manifest.settings, expected))
-        wrong = damage(folder, manifest, self._thorough)
+        wrong = damage(folder, manifest, self._thorough) if files else []
         return Standing(False, f"damaged: {wrong[0]}") if wrong else _DONE
 
 

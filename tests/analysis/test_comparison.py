@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Bootstrap
@@ -81,8 +82,9 @@ def closed_test(ps: list[float]) -> list[float]:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
-def test_holm_is_the_closed_bonferroni_test(ps: list[float]) -> None:
+def test_holm_is_the_closed_bonferroni_test_and_statsmodels_own(ps: list[float]) -> None:
     assert holm(ps) == pytest.approx(closed_test(ps))
+    assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
 
 
 def test_holm_by_hand() -> None:

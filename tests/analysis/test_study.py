@@ -25,17 +25,17 @@ from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, RECORDS, SCORES, run_folder, write_json
 
 
-def make_run(study: Study, run: Any, chance: float, clipped: bool = False) -> None:
+def make_run(study: Study, run: Any, chance: float, clipped: bool = False, checkpoint: bytes | None = None) -> None:
     """Leave what training and evaluating a run leaves, with answers that are right by a given chance."""
     folder = run_folder(study.name, run.name)
     folder.mkdir(parents=True, exist_ok=True)
     name = "model.safetensors" if run is BASE else ADAPTED
-    (folder / name).write_bytes(run.name.encode())
+    (folder / name).write_bytes(checkpoint or run.name.encode())
     write_json(folder / HISTORY, [{"step": step, "reward": chance} for step in (1, 2, 3)])
     payload = StudyState(study).expected_training(run)
     assert not isinstance(payload, str), payload
     files = [folder / name, folder / HISTORY]
-    write_manifest(folder, study.name, run.name, payload, files, 1.0, 10**6, {"moved": chance > 0})
+    write_manifest(folder, study.name, run.name, payload, files, 1.0, 10**6, {"moved": chance > 0, "path": str(folder)})
     rng = np.random.default_rng(len(run.name) + int(1000 * chance))
     rows = []
     for split in evaluated_splits(run):
@@ -203,7 +203,7 @@ def test_the_report_is_self_contained_and_whole() -> None:
     page = write_report(["tiny"], options).read_text()
     assert page.count("<svg") == 3
     assert "A title &amp; more" in page
-    for outside in ('src="http', 'href="http', "@import", "<script", "url(http"):
+    for outside in ('src="http', 'href="http', "@import", "<script src", "url(http"):
         assert outside not in page
     assert write_report(["tiny"], options).read_text() == page
     assert Path("reports/tables/contributions.csv").read_text().count("\n") == 3

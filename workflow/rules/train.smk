@@ -83,7 +83,7 @@ rule train:
         "data/{study}/jobs/{job}.trained.json",
     log:
         "logs/{study}/{job}.trained.log",
-    threads: lambda wildcards: study(wildcards.study).resources.threads
+    threads: lambda wildcards: study(wildcards.study).resources.training_threads
     resources:
         mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
     params:

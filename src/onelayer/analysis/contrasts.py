@@ -81,14 +81,16 @@ class Contrast:
         return float(stdtrit(self.freedom, (1 + confidence) / 2)) * math.sqrt(self.variance)
 
 
-def contrast(terms: Sequence[tuple[float, ArmScore]]) -> Contrast:
+def contrast(terms: Sequence[tuple[float, ArmScore]], shared: float | None = None) -> Contrast:
     """Add up arms' scores.
 
     Args:
         terms: each arm once, with its weight; all from one bootstrap.
+        shared: V_P, where it is known already.
     """
     problems = terms[0][1].problems
-    shared = float(np.var(np.sum([weight * arm.draws for weight, arm in terms], axis=0)))
+    if shared is None:
+        shared = float(np.var(np.sum([weight * arm.draws for weight, arm in terms], axis=0)))
     between = [weight**2 * arm.between for weight, arm in terms]
     residual = [weight**2 * arm.residual for weight, arm in terms]
     variance = shared + max(0.0, math.fsum(between) - math.fsum(residual))

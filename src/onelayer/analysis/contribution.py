@@ -71,6 +71,18 @@ class Bootstrap:
         self.sets = sets
         self._weights = sets.draw(self._generator, resamples)
 
+    def each(self, figures: Matrix) -> Matrix:
+        """Draw the mean of every row by itself, seeds left as they are.
+
+        Args:
+            figures: figures by problem, shape (rows, problems).
+
+        Returns:
+            Shape (resamples, rows).
+        """
+        drawn: Matrix = self._weights @ figures.T
+        return drawn
+
     def scores(self, runs: Matrix) -> Matrix:
         """Draw the score of an arm of a study, such as the full runs, for figures that are no sums of scores.
 
@@ -186,10 +198,12 @@ def _score(arm: ArmScore, bootstrap: Bootstrap) -> Interval:
 
 def _share(arm: ArmScore, base: ArmScore, full: ArmScore, confidence: float) -> Interval:
     """C of an arm, with Fieller's interval; the gain's interval lies above zero."""
+    (own, common), (_, gain) = np.cov(arm.draws - base.draws, full.draws - base.draws, ddof=0)
 
     def excess(share: float) -> float:
         """By how much the arm's distance from that share of the gain passes what chance explains."""
-        found = contrast([(1.0, arm), (share - 1, base), (-share, full)])
+        shared = max(0.0, float(own - 2 * share * common + share**2 * gain))
+        found = contrast([(1.0, arm), (share - 1, base), (-share, full)], shared)
         return abs(found.value) - found.reach(confidence)
 
     value = contribution(arm.value, base.value, full.value)

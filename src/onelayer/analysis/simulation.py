@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -132,6 +133,7 @@ def _answers(
     )
 
 
+@cache
 def _level(score: float, spread: float) -> float:
     """The log-odds about which chances of that spread have that mean."""
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from onelayer.analysis.baselines import baselines
+from onelayer.analysis.behaviour import behaviour
 from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
+from onelayer.analysis.cost import economics
+from onelayer.analysis.drawn import drawn_contributions
+from onelayer.analysis.ensemble import ensemble
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
+from onelayer.analysis.location import location
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.recommendation import recommendation
+from onelayer.analysis.seed_agreement import seed_agreement
 from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
 from onelayer.analysis.suite import suite_section
+from onelayer.analysis.weights import weights_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
 from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs
@@ -26,7 +35,7 @@ from onelayer.suite.standing import SuiteState, scored_runs
 def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """Compute and write a study's analysis.
 
-    A layer is ranked on ``select`` and reported on ``report``.
+    A layer is ranked on ``select`` and reported on ``report``. Checkpoints are not read, nor need they be there.
 
     Args:
         study: the settings.
@@ -38,6 +47,7 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     suite, unscored = _suite(study, partial)
     bootstraps = {split: _bootstrap(evidence, split) for split in SPLITS}
     scans = {split: _scan(evidence, split, bootstraps[split]) for split in SPLITS}
+    drawn = drawn_contributions(evidence)
     layers = _layers(evidence, scans["select"], scans["report"], _versus_full(evidence, bootstraps["report"]))
     best = next((layer for layer in layers if layer["rank"] == 1), None)
     search = read_choice(study)
@@ -63,6 +73,15 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "defined": scans["report"].defined,
         "layers": layers,
         "best_layer": best,
+        "location": location(
+            scans["select"],
+            scans["report"],
+            drawn,
+            study.model.layer_count(),
+            study.analysis.confidence,
+        ),
+        "seed_agreement": seed_agreement(evidence),
+        "weights": weights_section(evidence, StudyState(study, weights=False), scans["report"], drawn),
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
         "strategies": strategies(evidence, scans["report"], bootstraps["report"], best, costs),
         "rate_sensitivity": rate_sensitivity(evidence, scans["report"], bootstraps["report"], search["learning_rate"]),
@@ -71,10 +90,14 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "summaries": evidence.summaries,
         "cost": costs,
         "trained_on": _trained_on(evidence.trainings),
-        "provenance": _provenance(evidence.trainings),
+        "provenance": _provenance(evidence.trainings) | {"seed": study.seed},
         "missing": evidence.missing,
         **suite,
     }
+    result["ensemble"] = ensemble(evidence, [row["layer"] for row in sorted(layers, key=lambda row: int(row["rank"]))])
+    result["behaviour"] = behaviour(evidence, best["layer"] if best else None)
+    result["economics"] = economics(evidence, costs)
+    result["recommendation"] = recommendation(evidence, result)
     result["notes"] = _missing_notes(evidence) + unscored + _notes(study, result, evidence.trainings)
     write_json(analysis_file(study.name), result)
     return result
@@ -84,7 +107,7 @@ def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
     """The suite's section, where the study has a suite, and, in part, a note where not every run is scored on it."""
     if not study.suite:
         return {}, []
-    state = StudyState(study)
+    state = StudyState(study, weights=False)
     standings = SuiteState(study, state)
     unscored = [run.name for run in scored_runs(study) if not standings.run(run).done]
     if partial and unscored:
@@ -169,12 +192,17 @@ def _cost(evidence: Evidence, run: Run) -> dict[str, Any]:
         "train_seconds": manifest.wall_seconds,
         "evaluate_seconds": evidence.evaluations[run.name].wall_seconds,
         "peak_memory_bytes": manifest.peak_memory_bytes,
-        # A model of the hub lies in a cache that this machine need not have; its manifest says how large it is.
-        "checkpoint_bytes": manifest.details["checkpoint_bytes"]
-        if "checkpoint_bytes" in manifest.details
-        else sum((folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")),
+        "checkpoint_bytes": _checkpoint_bytes(folder, manifest),
         "trained_parameters": manifest.details.get("trained_parameters"),
     }
+
+
+def _checkpoint_bytes(folder: Path, manifest: Manifest) -> int | None:
+    """How large a run's checkpoint is, which need not be here; None where only the file itself could tell."""
+    if "checkpoint_bytes" in manifest.details:
+        return int(manifest.details["checkpoint_bytes"])
+    files = [folder / name for name in manifest.files if name.endswith(".safetensors")]
+    return sum(path.stat().st_size for path in files) if all(path.is_file() for path in files) else None
 
 
 def _trained_on(manifests: dict[str, Manifest]) -> str:
