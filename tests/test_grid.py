@@ -16,6 +16,7 @@ from onelayer.grid import (
     jobs,
     search_runs,
     sensitivity_runs,
+    setting_name,
     strategy_runs,
 )
 
@@ -201,3 +202,4 @@ def test_random_draws_of_a_size_share_a_job() -> None:
     ]  # fmt: skip
     for job in jobs(one):
         assert find_job(one, job.name) == job
+        assert {setting_name(run.name) for run in job.runs} == {job.runs[0].setting}

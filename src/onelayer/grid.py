@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,9 @@ from onelayer.strategy_settings import End
 Kind = Literal[
     "base", "search", "full", "layer", "lora", "tuned", "boost", "only", "middle", "spread", "random", "rate"
 ]  # fmt: skip
+
+
+_REPEAT = re.compile(r"(-d\d+)?-s\d+$")
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,7 @@ class Run:
     @property
     def setting(self) -> str:
         """What is repeated over seeds (random layers: over draws): the name without these, such as ``layer-07``."""
-        name = self.name if self.seed is None else self.name.removesuffix(f"-s{self.seed}")
-        return name if self.draw is None else name.removesuffix(f"-d{self.draw}")
+        return setting_name(self.name)
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,8 @@ BASE = Run("base", "base")
 
 
 def setting_name(run: str) -> str:
-    """What the run of this name is repeated of: the name without the seed, such as ``layer-07``."""
-    name, _, seed = run.rpartition("-s")
-    return name if name and seed.isdigit() else run
+    """What the run of this name is repeated of, over seeds (random layers: over draws), such as ``layer-07``."""
+    return _REPEAT.sub("", run)
 
 
 def rate_name(rate: float) -> str:

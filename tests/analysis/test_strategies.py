@@ -340,6 +340,9 @@ class TestPage:
         assert rates is not None
         assert "ranks move: layer 2 from 1 to 2, layer 0 from 2 to 1" in rates.paragraphs[-1]
         assert "At 0.5 times the rate, of 2 layers, they keep their order." in rates.paragraphs
+        assert re.search(
+            r"the score differs from that at 1 for .*layer 0 at 3 times \(\+0\.\d+, of one seed\)", rates.paragraphs[0]
+        )
         assert rates.exhibits[0].svg is not None
         assert "layer 2" in rates.exhibits[0].svg
         assert rates.exhibits[0].table is not None

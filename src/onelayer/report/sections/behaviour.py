@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
 
+from onelayer.grid import setting_name
 from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, SKY, drawing, svg
 from onelayer.report.section import Exhibit, Section
 
-_SEED = re.compile(r"-s\d+$")
 # Of more runs of single layers only those of the best are drawn by themselves, the others as the band between them.
 _LINES = 60
 _SMOOTHED = 5
@@ -172,7 +171,7 @@ def curve_figure(analysis: dict[str, Any], curve: str, unit: str) -> str:
     histories: dict[str, list[pd.Series]] = {}
     for run, history in analysis["curves"].items():
         by_step = {row["step"]: row[curve] for row in history if curve in row}
-        kind = kinds.get(_SEED.sub("", run))
+        kind = kinds.get(setting_name(run))
         if by_step and kind is not None:
             smoothed = pd.Series(by_step).rolling(_SMOOTHED, min_periods=1).mean()
             histories.setdefault(kind, []).append(smoothed.iloc[:: -(-len(smoothed) // _POINTS)])

@@ -96,7 +96,7 @@ def figure(analysis: dict[str, Any]) -> str:
                 [factor * spread for factor in there],
                 [one["value"] for one in intervals],
                 yerr=bars(intervals),
-                fmt=f"-{_MARKERS[place % len(_MARKERS)]}",
+                fmt=f"-{_MARKERS[(place + place // len(_COLORS)) % len(_MARKERS)]}",  # no two layers look alike
                 color=_COLORS[place % len(_COLORS)],
                 linewidth=1.2,
                 capsize=3,
@@ -128,7 +128,8 @@ def _moves(analysis: dict[str, Any]) -> str:
     moved = [row for row in compared if is_shown(row["against_one"], analysis["confidence"])]
     if moved:
         said = ", ".join(
-            f"layer {row['layer']} at {row['factor']:g} times ({row['against_one']['difference']:+.3f})"
+            f"layer {row['layer']} at {row['factor']:g} times ({row['against_one']['difference']:+.3f}"
+            f"{', of one seed' if len(row['seeds']) == 1 else ''})"
             for row in moved
         )
         sentences.append(

@@ -157,7 +157,8 @@ def _verdicts(analysis: dict[str, Any]) -> list[str]:
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for row in analysis["strategies"]:
         for other, comparison in row["against"].items():
-            found.setdefault("random" if other.startswith("random") else other, []).append((label(row), comparison))
+            name = label(row) + (" (one repeat)" if len(row["seeds"]) == 1 else "")
+            found.setdefault("random" if other.startswith("random") else other, []).append((name, comparison))
     names = {"full": "full training", "random": "as many random layers"}
     if analysis["best_layer"] is not None:
         layer = analysis["best_layer"]["layer"]
