@@ -5,7 +5,7 @@ The ranks of a study's contributions are therefore the ranks of its layers' scor
 draw; base and full need not be drawn. Ties share the mean of their ranks.
 
 - ``spearman`` (Spearman 1904) and ``kendall`` (tau-b, Kendall 1945), over many draws at once;
-- ``correlate`` puts intervals on both: every study draws its problems and seeds anew, as its contributions do;
+- ``correlate`` puts intervals on both: every study draws its problems and seeds anew (`Bootstrap.scores`);
 - ``permutation_p``: how often an order of the layers at random would agree, or disagree, as much;
 - ``reliability``: how far a study's ranking would agree with a repeat of itself. Two studies that share one
   true ranking cannot be expected to agree better than the mean of their reliabilities (the geometric one;
