@@ -1,4 +1,4 @@
-"""Weighted sums of arms' scores against numbers worked by hand, and against an additive model fitted by least squares."""
+"""Weighted sums of arms' scores by hand, and their parts against an additive model fitted by least squares."""
 
 from __future__ import annotations
 
