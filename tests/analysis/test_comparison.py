@@ -7,7 +7,7 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -81,6 +81,7 @@ def closed_test(ps: list[float]) -> list[float]:
     ]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
 def test_holm_is_the_closed_bonferroni_test_and_statsmodels_own(ps: list[float]) -> None:
     assert holm(ps) == pytest.approx(closed_test(ps))

@@ -4,7 +4,7 @@ C(k) rises with S_k, on a straight line, wherever the gain is positive, and a co
 clearly so. The coefficients of two studies' contributions are therefore those of their layers' scores, in the data and
 in every draw; base and full need not be drawn (`onelayer.analysis.coefficients`).
 
-- ``correlate`` puts intervals on them: every study draws its problems and seeds anew, as its contributions do;
+- ``correlate`` puts intervals on them: every study draws its problems and seeds anew (`Bootstrap.scores`);
 - ``correlate_over_depth`` does so for models of different depth, by relative depth (`onelayer.analysis.depth`);
 - ``reliability``: how far a study's ranking would agree with a repeat of itself. Two studies that share one
   true ranking cannot be expected to agree better than the mean of their reliabilities (the geometric one;
