@@ -23,8 +23,8 @@ import yaml
 
 from onelayer import store
 from onelayer.config import Study, load_study
-from onelayer.grid import all_runs, families, jobs
-from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST
+from onelayer.grid import all_runs, families, is_weighed, jobs
+from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, WEIGHING_MANIFEST
 from onelayer.suite.standing import benchmark_manifest, scored_jobs, scored_runs
 from sections import write_section
 
@@ -54,13 +54,16 @@ def files_of(study: Study) -> Iterator[Path]:
         folder = store.run_folder(name, run.name)
         for file in (store.ADAPTED, RUN_MANIFEST, store.HISTORY, store.RECORDS, store.SCORES, EVALUATION_MANIFEST):
             yield folder / file
+        if is_weighed(run):
+            yield from (folder / store.WEIGHTS, folder / WEIGHING_MANIFEST)
     for run in scored_runs(study):
         folder = store.suite_folder(name, run.name)
         for benchmark in study.suite:
             yield from (folder / f"{benchmark.name}.parquet", folder / benchmark_manifest(benchmark.name))
         yield store.suite_scores_file(name, run.name)
     for job in jobs(study):
-        yield from (store.job_receipt(name, job.name, phase) for phase in ("trained", "evaluated"))
+        phases = ("trained", "evaluated", "weighed") if is_weighed(job.runs[0]) else ("trained", "evaluated")
+        yield from (store.job_receipt(name, job.name, phase) for phase in phases)
     yield from (store.job_receipt(name, job.name, "suite") for job in scored_jobs(study))
 
 
