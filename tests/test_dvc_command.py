@@ -42,8 +42,18 @@ def test_a_copy_that_failed_names_the_projects_file() -> None:
 
 
 def test_an_error_of_no_file_stands_as_it_is() -> None:
-    lines = ["Having any troubles?", "ERROR: unexpected error - Unable to locate credentials"]
-    assert gathered(lines, {}) == ["Unable to locate credentials"]
+    lines = [
+        "ERROR: unexpected error - Unable to locate credentials",
+        "",
+        "Having any troubles? Hit us up at https://dvc.org/support",
+        "ERROR: Can't remove the following unsaved files:",
+        "/home/me/one",
+        "/home/me/two",
+    ]
+    assert gathered(lines, {}) == [
+        "Unable to locate credentials",
+        "Can't remove the following unsaved files: /home/me/one /home/me/two",
+    ]
     assert gathered(["WARNING: slow", "fine"], {}) == []
 
 

@@ -221,7 +221,10 @@ def _targets(output: Output, lacking: set[Path]) -> list[str]:
 def _checkout(targets: list[str]) -> None:
     result = run_dvc("checkout", *targets)
     if result.failed:
-        raise UserError(f"dvc checkout: {result.reason}")
+        raise UserError(
+            f"what was fetched was not put in place: {result.reason} (`dvc checkout --force` gives up what is recorded"
+            " nowhere)"
+        )
 
 
 def _owner(path: Path) -> str:

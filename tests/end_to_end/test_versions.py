@@ -200,6 +200,18 @@ def test_a_corrupt_file_of_the_cache_is_neither_sent_nor_restored(here: Path, tm
     assert f"{CHECKPOINT}: was damaged, and is as it was recorded again" in output
     assert CHECKPOINT.read_bytes() == file.cached.read_bytes() == whole
     assert "every file is as its manifest says" in run("onelayer", "verify")
+    # What was changed since, and is recorded nowhere, is not given up for it.
+    analysis = Path("data/tiny/analysis.json")
+    analysis.write_text("{}")
+    assert f"unsaved files without confirmation. Use `--force` to force. {here / analysis}" in run(
+        "onelayer", "pull", expect=2
+    )
+    assert analysis.read_text() == "{}"
+    # What nobody has any more is not sent in part.
+    for path in (file.cached, CHECKPOINT, tmp_path / "folder/files/md5" / file.md5[:2] / file.md5[2:]):
+        path.unlink()
+    output = run("onelayer", "push", expect=2)
+    assert f"error: nothing was sent, for DVC's cache lacks {CHECKPOINT}, and neither the project nor" in output
 
 
 def test_what_is_not_as_its_settings_say_is_not_recorded(here: Path) -> None:
