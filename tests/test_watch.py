@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from conftest import TINY, deep_copy, write_study
 from onelayer import watch
 from onelayer.config import load_study
 from onelayer.errors import UserError
@@ -119,3 +120,30 @@ def test_watching_draws_anew_until_it_is_interrupted(monkeypatch: pytest.MonkeyP
     assert "1/9" in text
     assert "2/9" in text
     assert "3/9" not in text
+
+
+def test_sampling_says_how_far_it_is_and_takes_its_word_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from onelayer import evaluate, phases
+
+    said_of: list[str] = []
+
+    def telling(folder: Path, phase: str, step: int, steps: int, left: float) -> None:
+        tell(folder, phase, step, steps, left)
+        said_of.append(f"{standpoint('base').text} {step}/{steps}")
+
+    few = deep_copy(TINY)
+    few["evaluation"]["batch_size"] = 8
+    write_study("tiny", few)
+    study = load_study("tiny")
+    monkeypatch.setattr(evaluate, "tell", telling)
+    monkeypatch.setattr(evaluate, "_SECONDS_BETWEEN_WORDS", 0.0)
+    phases.prepare_phase(study)
+    phases.base_phase(study)
+    phases.evaluate_phase(study, find_runs(study, ["base"]), None)
+    assert said_of == [
+        "at work: sampling select, sample 8/16",
+        *(f"at work: sampling report, sample {done}/28" for done in (8, 16, 24)),
+        "at work: sampling report, greedy 8/14",
+    ]
+    assert standpoint("base").kind == "done"
+    assert not list(Path(".work").rglob("progress.json"))

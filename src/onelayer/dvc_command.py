@@ -63,6 +63,8 @@ def gathered(lines: Iterable[str], paths: dict[str, str]) -> list[str]:
             files.setdefault(_HASHED.sub("…", reason), []).append(path)
         elif line.startswith("ERROR: "):
             others.append(_HASHED.sub("…", line.removeprefix("ERROR: ").removeprefix("unexpected error - ")))
+        elif others and line.strip() and "dvc.org/" not in line:  # more of the last one, such as the files it is about
+            others[-1] += f" {line.strip()}"
     # Beside errors of files, the others only add up how many there were.
     return [f"{reason} ({_first_of(paths)})" for reason, paths in files.items()] or others
 

@@ -6,7 +6,8 @@ even imported; its receipt is written again all the same, for the graph deletes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from onelayer.config import Study
 from onelayer.errors import UserError
@@ -163,6 +164,23 @@ def verify(study: Study, thorough: bool) -> list[str]:
     whole = is_prepared(study)
     if not whole:
         prepared_receipt(study.name).unlink(missing_ok=True)
+    for receipt, _, standings in phase_standings(study, state):
+        for run_name, standing in standings.items():
+            if "damaged: " in standing.reason:
+                found.append(f"{study.name}/{run_name}: {standing.reason.replace('damaged: ', '')}")
+        if not receipt.exists() or not all(standing.done for standing in standings.values()):
+            receipt.unlink(missing_ok=True)
+            whole = False
+    for path in state.void_choices():
+        path.unlink()
+    if not whole:
+        analysis_file(study.name).unlink(missing_ok=True)
+        study_page(study.name).unlink(missing_ok=True)
+    return found
+
+
+def phase_standings(study: Study, state: StudyState) -> Iterator[tuple[Path, str, dict[str, Standing]]]:
+    """Each job's phases: its receipt, the phase as the receipt names it, and by run where it stands."""
     suite = SuiteState(study, state)
     scored = scored_jobs(study)
     for job in jobs(study):
@@ -173,19 +191,7 @@ def verify(study: Study, thorough: bool) -> list[str]:
             phases.append(("suite", suite.run))
         for phase, standing_of in phases:
             receipt = job_receipt(study.name, job.name, phase)
-            standings = {run.name: standing_of(run) for run in job.runs}
-            for run_name, standing in standings.items():
-                if "damaged: " in standing.reason:
-                    found.append(f"{study.name}/{run_name}: {standing.reason.replace('damaged: ', '')}")
-            if not receipt.exists() or not all(standing.done for standing in standings.values()):
-                receipt.unlink(missing_ok=True)
-                whole = False
-    for path in state.void_choices():
-        path.unlink()
-    if not whole:
-        analysis_file(study.name).unlink(missing_ok=True)
-        study_page(study.name).unlink(missing_ok=True)
-    return found
+            yield receipt, phase, {run.name: standing_of(run) for run in job.runs}
 
 
 def _each(

@@ -19,14 +19,20 @@ import yaml
 from onelayer.config import Study, load_params, load_study
 from onelayer.dvc_command import few, last_lines, run_dvc
 from onelayer.errors import UserError
-from onelayer.grid import all_runs, jobs
+from onelayer.phases import phase_standings
 from onelayer.prepare import is_prepared
 from onelayer.record import LOCK, Output, Recorded, read_record, unsound
 from onelayer.state import StudyState
-from onelayer.store import DATA, job_receipt, study_folder, study_page, write_bytes
-from onelayer.suite.standing import SuiteState, scored_jobs, scored_runs
+from onelayer.store import DATA, study_folder, study_page, write_bytes
 
 REPORT_STAGE = "report"
+# By phase, what is wrong where it is not done.
+_NOT_SO = {
+    "trained": "not trained as its settings say",
+    "evaluated": "no valid records",
+    "weighed": "its change of weights is not measured",
+    "suite": "not scored on the suite",
+}
 _MENDED = "DVC's cache held it damaged, and holds it again"
 
 
@@ -86,27 +92,19 @@ def _record(stages: list[str]) -> Iterator[str]:
 
 def faults(study: Study) -> list[str]:
     """Why a study may not be recorded: whatever is not there, not whole, or not what its settings ask for."""
-    found = []
-    if not is_prepared(study):
-        found.append("its problems are not those that its settings ask for")
     state = StudyState(study, thorough=True)
-    suite, scored = SuiteState(study, state), scored_runs(study)
-    for run in all_runs(study):
-        if not (standing := state.training(run)).done:
-            found.append(f"{run.name}: not trained as its settings say ({standing.reason})")
-        elif not (standing := state.evaluation(run)).done:
-            found.append(f"{run.name}: no valid records ({standing.reason})")
-        elif run in scored and not (standing := suite.run(run)).done:
-            found.append(f"{run.name}: not scored on the suite ({standing.reason})")
-    if found:
-        return found
-    found += [f"{path} no longer follows from the records" for path in state.void_choices()]
-    suites = scored_jobs(study)
-    for job in jobs(study):
-        for phase in ("trained", "evaluated", *(("suite",) if job in suites else ())):
-            if not (receipt := job_receipt(study.name, job.name, phase)).exists():
-                found.append(f"{receipt}: missing")
-    return found or _left_to_do([str(study_page(study.name))])
+    found = [] if is_prepared(study) else ["its problems are not those that its settings ask for"]
+    absent, told = [], set()
+    for receipt, phase, standings in phase_standings(study, state):
+        for run, standing in standings.items():
+            # What waits for an earlier phase of its run says nothing new.
+            if not standing.done and run not in told:
+                told.add(run)
+                found.append(f"{run}: {_NOT_SO[phase]} ({standing.reason})")
+        if not receipt.exists():
+            absent.append(f"{receipt}: missing")
+    absent += [f"{path} no longer follows from the records" for path in state.void_choices()]
+    return found or absent or _left_to_do([str(study_page(study.name))])
 
 
 def _left_to_do(targets: list[str]) -> list[str]:
@@ -223,7 +221,10 @@ def _targets(output: Output, lacking: set[Path]) -> list[str]:
 def _checkout(targets: list[str]) -> None:
     result = run_dvc("checkout", *targets)
     if result.failed:
-        raise UserError(f"dvc checkout: {result.reason}")
+        raise UserError(
+            f"what was fetched was not put in place: {result.reason} (`dvc checkout --force` gives up what is recorded"
+            " nowhere)"
+        )
 
 
 def _owner(path: Path) -> str:
