@@ -3,6 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
+# Where git has no hook of its own yet, it gets the one that checks what dvc.lock is about to record.
+HOOK := hooks=$$(git rev-parse --git-path hooks 2>/dev/null) || exit 0; \
+	[ -e "$$hooks/pre-commit" ] || { mkdir -p "$$hooks" && cp workflow/hooks/pre-commit "$$hooks/pre-commit"; }
 EXCLUSIVE := $(PYTHON) workflow/scripts/exclusive.py
 
 .PHONY: study test lint
@@ -33,6 +36,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 is needed, found " + sys.version.split()[0] if sys.version_info[:2] != (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable .
+	@$(HOOK)
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed

@@ -58,7 +58,9 @@ SETTINGS = {
 def main() -> None:
     """Make the study in a temporary folder, time the commands, and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, default=333, help="each of three runs, beside three full ones and the base")
+    parser.add_argument(
+        "--layers", type=int, default=333, help="each of three runs, beside three full ones and the base"
+    )
     parser.add_argument("--keep", type=Path, help="make the study in this folder, and leave it there")
     parser.add_argument("--write", action="store_true", help="write the table into benchmarks/README.md")
     arguments = parser.parse_args()
@@ -136,9 +138,7 @@ def answers(run: Run, split: str, ids: list[str], logits: np.ndarray, rng: np.ra
     return pa.table([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=SCHEMA)
 
 
-def done(
-    study: Study, run: Run, name: str, payload: object, files: list[Path], first: dict[str, Manifest]
-) -> None:
+def done(study: Study, run: Run, name: str, payload: object, files: list[Path], first: dict[str, Manifest]) -> None:
     """Leave a manifest: the first of its kind as the product writes it, later ones with its versions and commit."""
     assert isinstance(payload, dict), payload
     folder = run_folder(NAME, run.name)

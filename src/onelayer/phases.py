@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from onelayer.config import Study
 from onelayer.errors import UserError
-from onelayer.grid import BASE, Run, jobs
-from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
+from onelayer.grid import BASE, Run, is_weighed, jobs
+from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, WEIGHING_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
+from onelayer.progress import failures_noted
 from onelayer.state import Standing, StudyState
 from onelayer.store import (
     analysis_file,
@@ -26,10 +27,15 @@ from onelayer.store import (
     write_json,
 )
 from onelayer.suite.standing import SuiteState, benchmark_manifest, scored_jobs
+from onelayer.trackers import check_trackers
 
 
 def prepare_phase(study: Study) -> None:
-    """Write the study's problems where they are not there already."""
+    """Write the study's problems where they are not there already.
+
+    Raises UserError, before anything is done, where a tracker that its training asks for is not installed.
+    """
+    check_trackers(study)
     with exclusive(study.name, "problems"):
         if is_prepared(study):
             print(f"{study.name}: the problems are there already: {prepared_receipt(study.name)}")
@@ -57,9 +63,15 @@ def base_phase(study: Study) -> None:
 
 
 def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
-    """Train the runs that are not trained already."""
+    """Train the runs that are not trained already. Raises UserError where a tracker asked for is not installed."""
+    check_trackers(study)
 
     def work(study: Study, run: Run) -> None:
+        if study.resources.distributed is not None:
+            from onelayer.distributed import train_together
+
+            train_together(study, run)
+            return
         from onelayer.train import train_run
 
         train_run(study, run)
@@ -80,6 +92,26 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
     _each(study, runs, "evaluated", work, lambda state, run: state.evaluation(run))
     if job is not None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
+
+
+def weigh_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
+    """Measure how far the runs moved the weights, where that is not known already.
+
+    Raises UserError for the base and the search's runs.
+    """
+    for run in runs:
+        if not is_weighed(run):
+            raise UserError(f"{study.name}/{run.name}: the base and the search's runs are not weighed")
+
+    def work(study: Study, run: Run) -> None:
+        from onelayer.weights import weigh_run
+
+        weigh_run(study, run)
+
+    # Another lock than training's: a run is weighed while its answers are sampled.
+    _each(study, runs, "weighed", work, lambda state, run: state.weighing(run), hold=".weights")
+    if job is not None:
+        _leave_receipt(study, job, runs, "weighed", WEIGHING_MANIFEST)
 
 
 def suite_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
@@ -135,6 +167,8 @@ def verify(study: Study, thorough: bool) -> list[str]:
     scored = scored_jobs(study)
     for job in jobs(study):
         phases = [("trained", state.training), ("evaluated", state.evaluation)]
+        if is_weighed(job.runs[0]):
+            phases.append(("weighed", state.weighing))
         if job in scored:
             phases.append(("suite", suite.run))
         for phase, standing_of in phases:
@@ -160,15 +194,17 @@ def _each(
     verb: str,
     work: Callable[[Study, Run], None],
     standing_of: Callable[[StudyState, Run], Standing],
+    hold: str = "",
 ) -> None:
     for run in runs:
-        with exclusive(study.name, run.name):
+        with exclusive(study.name, run.name + hold):
             standing = standing_of(StudyState(study, thorough=True), run)
             if standing.done:
                 print(f"{study.name}/{run.name}: already {verb}", flush=True)
                 continue
             print(f"{study.name}/{run.name}: to be {verb} ({standing.reason})", flush=True)
-            work(study, run)
+            with failures_noted(study.name, run.name):
+                work(study, run)
             print(f"{study.name}/{run.name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
 
 

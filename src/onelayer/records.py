@@ -51,20 +51,22 @@ SCORED = ("run", "split", "problem", "decoding", "sample", "extracted", "correct
 _NAMES = ("run", "split", "problem", "decoding", "status")
 
 
-def read_records(study: str, run: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a run's records, or some of their columns.
+def read_records(study: str, run: str, columns: Sequence[str] | None = None, categories: bool = False) -> pd.DataFrame:
+    """Read a run's records; of some columns alone, where these are named.
 
-    Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
+    Columns of few different values come as ``categories`` where that is asked for, which is much faster; theirs is the
+    order of the file, not of the alphabet. Raises UserError where there are no records or the file is not what
+    `onelayer evaluate` writes.
     """
-    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}", columns)
+    made_by = f"onelayer evaluate {study} {run}"
+    return read_record_file(run_folder(study, run) / RECORDS, made_by, columns, categories)
 
 
-def read_record_file(path: Path, made_by: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read one file of records. Raises UserError, naming the command that makes it, where it is none.
-
-    Where only some columns are asked for, those of few different values come as categories, which is much faster.
-    """
-    names = None if columns is None else [name for name in _NAMES if name in columns]
+def read_record_file(
+    path: Path, made_by: str, columns: Sequence[str] | None = None, categories: bool = False
+) -> pd.DataFrame:
+    """Read one file of records. Raises UserError, naming the command that makes it, where it is none."""
+    names = list(_NAMES) if categories else None
     try:
         with pq.ParquetFile(path, read_dictionary=names) as file:
             found = file.schema_arrow.names
@@ -134,7 +136,8 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     ``score`` is avg@k: the mean over problems of the share of right samples, and over the problems' sets where there
     are several (``sets`` then gives each one's own); ``greedy`` the share of right greedy
     answers, null where none could be judged. ``clipped`` and ``unparsed`` are shares of the samples, ``mean_tokens``
-    their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
+    their mean length, ``right_tokens`` and ``wrong_tokens`` that of the right and of the wrong ones (null of none), and
+    ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
     """
     return {split: summary for split, (summary, _) in scored(records).items()}
 
@@ -164,7 +167,13 @@ def scored(records: pd.DataFrame) -> dict[str, tuple[dict[str, Any], pd.Series]]
             "clipped": float(samples["clipped"].mean()),
             "unparsed": float(samples["extracted"].isna().mean()),
             "mean_tokens": float(samples["tokens"].mean()),
+            **_tokens_by_outcome(samples[samples["status"] != "broken"]),
             **{status: float((samples["status"] == status).mean()) for status in ("timeout", "crashed", "broken")},
         }
         result[str(split)] = summary, means
     return result
+
+
+def _tokens_by_outcome(judged: pd.DataFrame) -> dict[str, float | None]:
+    lengths = judged.groupby("correct")["tokens"].mean().to_dict()
+    return {"right_tokens": lengths.get(True), "wrong_tokens": lengths.get(False)}

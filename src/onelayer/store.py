@@ -18,6 +18,7 @@ from onelayer.errors import UserError
 DATA = Path("data")
 WORK = Path(".work")
 REPORTS = Path("reports")
+LOGS = Path("logs")
 REPORT = REPORTS / "report.html"
 
 SPLITS = ("train", "select", "report")
@@ -28,6 +29,7 @@ HISTORY = "history.json"
 RECORDS = "records.parquet"
 SCORES = "scores.json"
 PROGRESS = "progress.json"
+WEIGHTS = "weights.json"
 
 
 def study_folder(study: str) -> Path:
@@ -71,7 +73,7 @@ def prepared_receipt(study: str) -> Path:
 
 
 def job_receipt(study: str, job: str, phase: str) -> Path:
-    """Written when every run of a job has gone through a phase (``trained``, ``evaluated`` or ``suite``)."""
+    """Written when each run of a job has gone through a phase: ``trained``, ``evaluated``, ``weighed`` or ``suite``."""
     return study_folder(study) / "jobs" / f"{job}.{phase}.json"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from transformers import (
     PrinterCallback,
     Trainer,
@@ -27,8 +28,9 @@ from transformers import (
 
 from onelayer.manifest import Meter
 from onelayer.models import adapt, save_adapted
+from onelayer.progress import tell
 from onelayer.seeds import derive_seed
-from onelayer.store import ADAPTED, PROGRESS, WORK, disk_errors, write_json
+from onelayer.store import ADAPTED, WORK, disk_errors, write_json
 
 _MARKER = "complete.json"
 _SECONDS_BETWEEN_LINES = 5.0
@@ -72,13 +74,23 @@ class ResumableMixin(Trainer):  # type: ignore[misc]
 
     trained_names: frozenset[str]
 
+    def plain_model(self) -> Any:
+        """The model itself, out of whatever the trainer wrapped it in."""
+        return self.accelerator.unwrap_model(self.model)
+
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Write none: a resume save is no model to publish."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        save_adapted(self.model, self.trained_names, folder / ADAPTED)
+        model = self.plain_model()
+        if self.args.should_save:
+            save_adapted(model, self.trained_names, folder / ADAPTED)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        if self.args.should_save:  # every step seeds its generators anew, so one process's say all
+            super()._save_rng_state(output_dir)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         adapt(model or self.model, Path(resume_from_checkpoint) / ADAPTED)
@@ -119,7 +131,8 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         """Say where the run starts."""
         self._first_step = state.global_step
         how = f"goes on from step {state.global_step}" if state.global_step else "starts"
-        self._say(f"{how}, {state.max_steps} steps")
+        if state.is_world_process_zero:
+            self._say(f"{how}, {state.max_steps} steps")
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -131,13 +144,16 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Ask for a save where one is due."""
-        due = time.monotonic() - self._last_save >= self._workplace.save_every_seconds
-        if due and state.global_step % self._steps_per_rollout == 0 and state.global_step < state.max_steps:
-            control.should_save = True
+        if state.global_step % self._steps_per_rollout == 0 and state.global_step < state.max_steps:
+            due = time.monotonic() - self._last_save >= self._workplace.save_every_seconds
+            # Saving takes every process, so the first one's clock decides for all.
+            control.should_save |= broadcast_object_list([due])[0]
         return control
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Mark the save as whole: its files first reach the disk, then the marker does."""
+        if not state.is_world_process_zero:
+            return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         for path in folder.iterdir():
             with path.open("rb") as handle:
@@ -162,19 +178,21 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         last = state.global_step >= state.max_steps
         if value is None or (now - self._last_line < _SECONDS_BETWEEN_LINES and not last):
             return
+        if not state.is_world_process_zero:
+            return
         self._last_line = now
         done = max(state.global_step - self._first_step, 1)
         left = self._meter.seconds / done * (state.max_steps - state.global_step)
         self._say(f"step {state.global_step}/{state.max_steps}, {self._watched} {value:.3f}, {left:.0f} s left")
-        write_json(
-            self._workplace.folder / PROGRESS,
-            {
-                "pid": os.getpid(),
-                "step": state.global_step,
-                "steps": state.max_steps,
-                self._watched: value,
-                "seconds_left": round(left, 1),
-            },
+        tell(
+            self._workplace.folder,
+            "training",
+            state.global_step,
+            state.max_steps,
+            left,
+            learning_rate=(logs or {}).get("learning_rate"),
+            memory_bytes=self.peak_memory_bytes,
+            **{self._watched: value},
         )
 
     def _say(self, text: str) -> None:

@@ -75,7 +75,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     for name in ("Snakefile", "dvc.yaml", ".gitignore"):
         shutil.copy(ROOT / name, folder)
-    for name in ("workflow", "profiles"):
+    for name in ("workflow", "profiles", "studies/published"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "data/sources").mkdir(parents=True)
     (folder / "data/sources/README.md").write_text("own files\n")

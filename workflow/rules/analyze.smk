@@ -2,6 +2,7 @@ rule analyze:
     input:
         rates=lambda wildcards: rates(wildcards.study),
         records=lambda wildcards: receipts(wildcards, "evaluated"),
+        weights=lambda wildcards: receipts(wildcards, "weighed", grid.is_weighed),
         suite=suite_receipts,
     output:
         report(

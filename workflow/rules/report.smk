@@ -1,6 +1,7 @@
 rule compare:
     input:
-        expand("data/{study}/analysis.json", study=STUDIES),
+        analyses=expand("data/{study}/analysis.json", study=STUDIES),
+        published=[str(path) for path in published_files()],
     output:
         report(
             "reports/metrics.json",
@@ -12,6 +13,7 @@ rule compare:
         "logs/compare.log",
     params:
         studies=STUDIES,
+        published=PARAMS.report.published,
     shell:
         "onelayer compare {params.studies} 2>&1 | tee {log}"
 

@@ -71,7 +71,7 @@ def training_input(wildcards):
     run = job_runs(wildcards)[0]
     if run.kind != "search":
         files["rate"] = str(learning_rate_file(wildcards.study, run.family))
-    if run.best:
+    if run.ranked is not None:
         files["ranking"] = f"data/{wildcards.study}/ranking.json"
     return files
 
@@ -83,7 +83,7 @@ rule train:
         "data/{study}/jobs/{job}.trained.json",
     log:
         "logs/{study}/{job}.trained.log",
-    threads: lambda wildcards: study(wildcards.study).resources.threads
+    threads: lambda wildcards: study(wildcards.study).resources.training_threads
     resources:
         mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
     params:

@@ -14,6 +14,7 @@ import jinja2
 
 from onelayer.compare import read_analysis, read_correlations
 from onelayer.config import ReportOptions
+from onelayer.published import shown_published
 from onelayer.report import sections, tables
 from onelayer.report.answer import answer
 from onelayer.report.exhibit_files import write_tables
@@ -35,7 +36,7 @@ def write_report(studies: Sequence[str], options: ReportOptions) -> Path:
     analyses = [read_analysis(study) for study in studies]
     pairs = read_correlations(studies) if len(studies) > 1 else {}
     by_study = {analysis["study"]: tuple(sections.of_study(analysis)) for analysis in analyses}
-    together = tuple(sections.of_studies(analyses, pairs))
+    together = tuple(sections.of_studies(analyses, pairs, shown_published()))
     made = {analysis["study"]: sections.of_provenance(analysis) for analysis in analyses}
     write_tables(
         analyses, {name: (*found, made[name]) for name, found in by_study.items()}, together, tables.correlations(pairs)

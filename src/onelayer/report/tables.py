@@ -71,6 +71,8 @@ def settings(analysis: dict[str, Any]) -> pd.DataFrame:
     rows = [("full", full, full["deviation"], full["seeds"], full["per_seed"])]
     named = [(layer_name(row["layer"]), row) for row in analysis["layers"]]
     named += [(row["name"], row) for row in analysis["baselines"] if row["search"] is not None]
+    named += [(row["name"], row) for row in analysis["strategies"] if row["kind"] != "random"]
+    named += [(row["name"], row) for row in (analysis["rate_sensitivity"] or {"rows": []})["rows"]]
     rows += [(name, row["score"], row["score_deviation"], row["seeds"], row["score_per_seed"]) for name, row in named]
     return pd.DataFrame(
         [
@@ -114,7 +116,7 @@ def baselines(analysis: dict[str, Any]) -> pd.DataFrame:
                 "share_low": found["low"],
                 "share_high": found["high"],
                 "trained_parameters": row["trained_parameters"],
-                "checkpoint_kb": row["checkpoint_bytes"] / 1e3,
+                "checkpoint_kb": _kilobytes(row["checkpoint_bytes"]),
                 "train_seconds": row["train_seconds"],
                 "search_seconds": row["search_seconds"],
                 "peak_memory_mb": row["peak_memory_bytes"] / 1e6,
@@ -122,6 +124,10 @@ def baselines(analysis: dict[str, Any]) -> pd.DataFrame:
         )
     frame = pd.DataFrame(rows, columns=["study", "runs", *_BASELINES])
     return frame.astype({"layer": "Int64", "trained_parameters": "Int64"})  # whole numbers, even beside a row of none
+
+
+def _kilobytes(size: int | None) -> float:
+    return float("nan") if size is None else size / 1e3
 
 
 def curves(analysis: dict[str, Any]) -> pd.DataFrame:
@@ -219,7 +225,7 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
                 "train_seconds": cost["train_seconds"],
                 "evaluate_seconds": cost["evaluate_seconds"],
                 "peak_memory_mb": cost["peak_memory_bytes"] / 1e6,
-                "checkpoint_kb": cost["checkpoint_bytes"] / 1e3,
+                "checkpoint_kb": _kilobytes(cost["checkpoint_bytes"]),
             }
         )
     frame = pd.DataFrame(rows)

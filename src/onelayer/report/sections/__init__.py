@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from onelayer.published import PublishedStudy
 from onelayer.report.section import Section
 from onelayer.report.sections import (
     agreement,
     baselines,
+    behaviour,
+    cost,
     curves,
+    ensemble,
     learning_curves,
     learning_rate,
     profile,
     provenance,
+    published,
     runs,
+    sensitivity,
     settings,
+    strategies,
     suite,
 )
 from onelayer.report.sections.agreement import Pairs
@@ -23,8 +30,13 @@ from onelayer.report.sections.agreement import Pairs
 # What is said of one study.
 STUDY: tuple[Callable[[dict[str, Any]], Section | None], ...] = (
     profile.section,
+    strategies.section,
     baselines.section,
     learning_rate.section,
+    sensitivity.section,
+    ensemble.section,
+    cost.section,
+    behaviour.section,
     curves.section,
     settings.section,
     runs.section,
@@ -39,10 +51,12 @@ def of_study(analysis: dict[str, Any]) -> Iterator[Section]:
     yield from (made for section in STUDY if (made := section(analysis)) is not None)
 
 
-def of_studies(analyses: Sequence[dict[str, Any]], pairs: Pairs) -> Iterator[Section]:
-    """The sections that compare studies."""
+def of_studies(analyses: Sequence[dict[str, Any]], pairs: Pairs, others: Sequence[PublishedStudy]) -> Iterator[Section]:
+    """The sections that compare studies, with those that others published too."""
     yield from (made for section in STUDIES if (made := section(analyses)) is not None)
     if (made := agreement.section(analyses, pairs)) is not None:
+        yield made
+    if (made := published.section(analyses, others)) is not None:
         yield made
 
 
