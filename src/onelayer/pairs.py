@@ -15,7 +15,7 @@ from onelayer.config import Study, load_study
 from onelayer.errors import UserError
 from onelayer.grid import layer_runs
 from onelayer.prepare import read_problems
-from onelayer.records import aligned, problem_means, read_records
+from onelayer.records import SCORED, aligned, problem_means, read_records
 from onelayer.store import analysis_file, problems_file, read_json
 
 # What stands between the names of a pair's studies in its own.
@@ -91,7 +91,7 @@ def read_ranking(study: Study, analysis: dict[str, Any]) -> Ranking:
     for run in layer_runs(study):
         if run.layers[0] not in complete:
             continue
-        means = problem_means(read_records(study.name, run.name), "report")
+        means = problem_means(read_records(study.name, run.name, SCORED, categories=True), "report")
         arms.setdefault(run.layers[0], []).append(means)
     first = arms[complete[0]][0]
     prompts = {problem.id: problem.prompt for problem in read_problems(study, "report")}

@@ -161,12 +161,12 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON atomically, leaving a file that already says the same untouched.
+def write_json(path: Path, content: Any, indent: int | None = 2) -> None:
+    """Write JSON atomically, leaving a file that already says the same untouched; without indent, in one line.
 
     Raises UserError where the disk is full; ValueError where a figure is not finite.
     """
-    text = (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+    text = (json.dumps(content, indent=indent, allow_nan=False) + "\n").encode()
     if not (path.is_file() and path.read_bytes() == text):
         write_bytes(path, text)
 

@@ -14,7 +14,7 @@ from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grid import BASE, Run, all_runs, full_runs, layer_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
-from onelayer.records import aligned, problem_means, read_records, summarize
+from onelayer.records import SCORED, aligned, read_records, scored
 from onelayer.state import StudyState
 from onelayer.store import HISTORY, read_json, run_folder
 
@@ -115,10 +115,10 @@ def gather(study: Study, partial: bool = False) -> Evidence:
     means: dict[str, dict[str, pd.Series]] = {split: {} for split in SPLITS}
     summaries = {}
     for run in runs:
-        records = read_records(study.name, run.name)
-        summaries[run.name] = summarize(records)
+        found = scored(read_records(study.name, run.name, SCORED, categories=True))
+        summaries[run.name] = {split: summary for split, (summary, _) in found.items()}
         for split in evaluated_splits(run):
-            means[split][run.name] = problem_means(records, split)
+            means[split][run.name] = found[split][1]
     return Evidence(
         study=study,
         runs=runs,

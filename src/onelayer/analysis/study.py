@@ -99,7 +99,8 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     result["economics"] = economics(evidence, costs)
     result["recommendation"] = recommendation(evidence, result)
     result["notes"] = _missing_notes(evidence) + unscored + _notes(study, result, evidence.trainings)
-    write_json(analysis_file(study.name), result)
+    # It holds every step of every run: lines of their own would make it several times as large and slow.
+    write_json(analysis_file(study.name), result, indent=None)
     return result
 
 
