@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import json
-import multiprocessing
 import os
 from pathlib import Path
 
@@ -65,33 +64,3 @@ def test_unreadable_json_names_the_command_that_makes_it(tmp_path: Path) -> None
     (tmp_path / "bad.json").write_text('{"a": ')
     with pytest.raises(UserError, match="expected JSON, found"):
         store.read_json(tmp_path / "bad.json", "onelayer analyze x")
-
-
-def hold(ready: multiprocessing.synchronize.Event, release: multiprocessing.synchronize.Event) -> None:
-    with store.exclusive("s", "r"):
-        ready.set()
-        release.wait(30)
-
-
-def test_a_held_run_is_waited_for_and_a_dead_owner_lets_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert not store.is_held("s", "r")
-    context = multiprocessing.get_context("fork")
-    ready, release = context.Event(), context.Event()
-    owner = context.Process(target=hold, args=(ready, release))
-    owner.start()
-    assert ready.wait(30)
-    assert store.is_held("s", "r")
-    waiter_ready, waiter_release = context.Event(), context.Event()
-    waiter = context.Process(target=hold, args=(waiter_ready, waiter_release))
-    waiter.start()
-    assert not waiter_ready.wait(0.5)
-    owner.kill()  # as hard as an owner can end
-    assert waiter_ready.wait(30)
-    waiter_release.set()
-    waiter.join(30)
-    owner.join(30)
-    assert not store.is_held("s", "r")
-    assert "s/r: another process is at work on it; waiting for it to end" in capfd.readouterr().out

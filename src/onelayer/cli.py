@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onelayer.errors import UserError
+from onelayer.interruption import COME_BACK, InterruptedWorkError
+from onelayer.ownership import OwnershipLostError
 
 if TYPE_CHECKING:
     from onelayer.config import Study
@@ -370,9 +372,16 @@ def _chosen(study: Study, runs: list[str] | None, job: str | None, command: str)
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line.
+
+    Exit codes: 0, done; 2, what the user gave cannot be used, or the disk is full; 75, the work stopped before its end
+    and goes on when it is started again (EX_TEMPFAIL of BSD's sysexits.h).
+    """
     try:
         app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except (InterruptedWorkError, OwnershipLostError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(COME_BACK)

@@ -7,6 +7,7 @@ Imports no torch: `plan`, the graph and the reports start at once.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
@@ -22,6 +23,7 @@ from pydantic import (
 from yaml import YAMLError
 
 from onelayer.baseline_settings import LoraRuns, TunedLayers
+from onelayer.cluster_settings import ClusterSettings
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
@@ -115,14 +117,17 @@ class Resources(Settings):
     """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted.
 
     Of a run that several processes train, ``threads`` are those of each, ``memory_mb`` and ``worlds`` those of all.
+    ``gpus`` is how many devices a job has for itself; of 0, it takes what it finds.
     """
 
     threads: PositiveInt = 1
     base_threads: PositiveInt = 1
     memory_mb: PositiveInt = 4000
+    gpus: Annotated[int, Field(ge=0)] = 0
     seeds_per_job: PositiveInt = 1
     save_every_seconds: NonNegativeFloat = 300
     worlds: PositiveInt = 32
+    cluster: ClusterSettings = ClusterSettings()
     report_to: Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], AfterValidator(no_repeats)] = ()
     distributed: Distributed | None = None
 
@@ -265,7 +270,7 @@ class Study(Settings):
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
 
-    @property
+    @cached_property
     def suite(self) -> tuple[Benchmark, ...]:
         """The benchmarks of the evaluation suite, with what the study changes of them."""
         return tuple(entry.resolved() for entry in self.evaluation.suite)

@@ -1,8 +1,9 @@
 """One run trained by several processes, which `accelerate launch` starts and ties together.
 
 The process that holds the run's lock starts them, tells them the study and the run over a socket, and waits for each
-one's last word: done, refused (a UserError) or crashed. The first word that is not "done" ends them all. The socket is
-their leash as well: however the parent ends, they end with it, so no two groups are ever at work on a run.
+one's last word: done, refused (a UserError), interrupted or crashed. The first word that is not "done" ends them all.
+The socket is their leash as well: however the parent ends, they end with it, so no two groups are ever at work on a
+run.
 
 A process of the group is ``python -m onelayer.distributed SOCKET``.
 """
@@ -27,6 +28,8 @@ import yaml
 from onelayer.config import Distributed, Study
 from onelayer.errors import UserError
 from onelayer.grid import Run
+from onelayer.interruption import InterruptedWorkError, ask_to_stop, listening, reason_to_stop
+from onelayer.ownership import check_ownership
 
 # Between two looks at whether the launcher still lives, and for a process of the group to end once told to.
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -36,7 +39,9 @@ _SECONDS_TO_END = 60.0
 def train_together(study: Study, run: Run) -> None:
     """Train a run by the processes that the study asks for; returns once its manifest is written.
 
-    Raises UserError with the message of the process that refused first, and RuntimeError where one crashed or died.
+    Raises UserError with the message of the process that refused first, InterruptedWorkError where they saved and
+    stopped because they should, OwnershipLostError where another process took the run over, and RuntimeError where one
+    crashed or died.
     """
     distributed = study.resources.distributed
     assert distributed is not None
@@ -97,7 +102,15 @@ def _follow(
 ) -> None:
     """Let the processes in, and wait until each has said that it is done."""
     working = processes
+    asked: list[Connection] = []
     while working:
+        check_ownership()
+        if reason_to_stop() is not None:
+            for link in links:
+                if link not in asked:
+                    asked.append(link)
+                    with contextlib.suppress(OSError):  # one that is gone is found out below
+                        link.send("save")
         ready = wait([door, *links], timeout=_SECONDS_BETWEEN_LOOKS)
         if not ready and launcher.poll() is not None:
             raise RuntimeError(f"{where}: `accelerate launch` ended with code {launcher.returncode} before the run did")
@@ -117,6 +130,8 @@ def _follow(
                 ) from None
             if word == "refused":
                 raise UserError(text)
+            if word == "interrupted":
+                raise InterruptedWorkError(text)
             if word == "crashed":
                 raise RuntimeError(f"{where}: a process that trained it failed:\n{text}")
             links.remove(one)
@@ -144,9 +159,10 @@ def _stop(launcher: subprocess.Popen[bytes], links: list[Connection]) -> None:
 
 
 def _leash(link: Connection) -> None:
-    """End this process when the parent says so, or is gone."""
+    """Pass on that this process should save and stop, and end it when the parent says so, or is gone."""
     with contextlib.suppress(EOFError, OSError):
-        link.recv()
+        while link.recv() == "save":
+            ask_to_stop()
     os._exit(0)
 
 
@@ -178,9 +194,13 @@ def main(address: str) -> None:
         _check_devices(study.resources.distributed)
         from onelayer.train import train_run
 
-        train_run(study, run)
+        with listening():
+            train_run(study, run)
     except UserError as error:
         link.send(("refused", str(error)))
+    except InterruptedWorkError as error:
+        if not int(os.environ["RANK"]):  # the others have nothing to mark, and may be here before the first has
+            link.send(("interrupted", str(error)))
     except BaseException:
         link.send(("crashed", traceback.format_exc()))
     else:

@@ -7,11 +7,16 @@ even imported; its receipt is written again all the same, for the graph deletes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from onelayer.cluster import job_gpus
+from onelayer.cluster_settings import Phase
 from onelayer.config import Study
+from onelayer.devices import take_devices
 from onelayer.errors import UserError
 from onelayer.grid import BASE, Run, is_weighed, jobs
+from onelayer.interruption import check, listening
 from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, WEIGHING_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
 from onelayer.progress import failures_noted
@@ -59,7 +64,8 @@ def base_phase(study: Study) -> None:
 
             pin_base(study, study.model)
 
-    _each(study, [BASE], "trained", work, lambda state, run: state.training(run))
+    with listening():
+        _each(study, [BASE], "base", "trained", work, lambda state, run: state.training(run))
     _leave_receipt(study, BASE.name, [BASE], "trained", RUN_MANIFEST)
 
 
@@ -77,7 +83,8 @@ def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
         train_run(study, run)
 
-    _each(study, runs, "trained", work, lambda state, run: state.training(run))
+    with listening():
+        _each(study, runs, "train", "trained", work, lambda state, run: state.training(run))
     if job is not None:
         _leave_receipt(study, job, runs, "trained", RUN_MANIFEST)
 
@@ -90,7 +97,7 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
         evaluate_run(study, run)
 
-    _each(study, runs, "evaluated", work, lambda state, run: state.evaluation(run))
+    _each(study, runs, "evaluate", "evaluated", work, lambda state, run: state.evaluation(run))
     if job is not None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
 
@@ -110,7 +117,7 @@ def weigh_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
         weigh_run(study, run)
 
     # Another lock than training's: a run is weighed while its answers are sampled.
-    _each(study, runs, "weighed", work, lambda state, run: state.weighing(run), hold=".weights")
+    _each(study, runs, "weigh", "weighed", work, lambda state, run: state.weighing(run), hold=".weights")
     if job is not None:
         _leave_receipt(study, job, runs, "weighed", WEIGHING_MANIFEST)
 
@@ -131,7 +138,7 @@ def suite_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
 
         score_run(study, run)
 
-    _each(study, runs, "scored on the suite", work, lambda state, run: SuiteState(study, state).run(run))
+    _each(study, runs, "suite", "scored on the suite", work, lambda state, run: SuiteState(study, state).run(run))
     if job is not None:
         receipt: dict[str, dict[str, dict[str, str]]] = {}
         for run in runs:
@@ -197,21 +204,25 @@ def phase_standings(study: Study, state: StudyState) -> Iterator[tuple[Path, str
 def _each(
     study: Study,
     runs: Sequence[Run],
+    phase: Phase,
     verb: str,
     work: Callable[[Study, Run], None],
     standing_of: Callable[[StudyState, Run], Standing],
     hold: str = "",
 ) -> None:
     for run in runs:
-        with exclusive(study.name, run.name + hold):
+        name = f"{study.name}/{run.name}"
+        check(name)
+        with exclusive(study.name, run.name + hold, while_waiting=partial(check, name)):
             standing = standing_of(StudyState(study, thorough=True), run)
             if standing.done:
-                print(f"{study.name}/{run.name}: already {verb}", flush=True)
+                print(f"{name}: already {verb}", flush=True)
                 continue
-            print(f"{study.name}/{run.name}: to be {verb} ({standing.reason})", flush=True)
+            print(f"{name}: to be {verb} ({standing.reason})", flush=True)
+            take_devices(job_gpus(study, phase))
             with failures_noted(study.name, run.name):
                 work(study, run)
-            print(f"{study.name}/{run.name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
+            print(f"{name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
 
 
 def _leave_receipt(study: Study, job: str, runs: Sequence[Run], phase: str, manifest_name: str) -> None:

@@ -1,19 +1,19 @@
-"""Where things lie, and how they are written: atomically, hashed, and by one process at a time."""
+"""Where things lie, and how they are written: atomically, hashed, and by the one process that holds the run."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from onelayer.errors import UserError
+from onelayer.ownership import check_ownership, claim, is_claimed
 
 DATA = Path("data")
 WORK = Path(".work")
@@ -138,7 +138,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``, which takes its place when the block ends without an error.
 
     The content is on the disk before the name is, so a file of this name is always whole. Raises UserError
-    where the disk is full or refuses.
+    where the disk is full or refuses, and OwnershipLostError where another process took over what this one was at.
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,6 +150,7 @@ def replacing(path: Path) -> Iterator[Path]:
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.chmod(0o644)
+            check_ownership()
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -181,33 +182,26 @@ def read_json(path: Path, made_by: str) -> Any:
         raise UserError(f"{path}: expected JSON, found: {error}; `{made_by}` makes it anew") from None
 
 
-@contextlib.contextmanager
-def exclusive(study: str, run: str) -> Iterator[None]:
-    """Hold a run against every other process; wait, saying so, while another holds it.
+def _owners(study: str, run: str) -> Path:
+    return WORK / study / f"{run}.owners"
 
-    The lock is the kernel's (flock), so it ends with its owner however the owner ends.
+
+@contextlib.contextmanager
+def exclusive(study: str, run: str, while_waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a run against every other process, of any machine; wait, saying so, while another holds it.
+
+    The run is free again when its owner ends, however it ends (`onelayer.ownership`). ``while_waiting`` is called now
+    and then meanwhile, and may raise.
     """
-    path = WORK / study / f"{run}.lock"
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = path.open("a+")
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{study}/{run}: another process is at work on it; waiting for it to end", flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    folder = _owners(study, run)
+    with disk_errors(folder):
+        held = claim(folder, f"{study}/{run}", while_waiting)
+    try:
         yield
+    finally:
+        held.release()
 
 
 def is_held(study: str, run: str) -> bool:
     """Tell whether some process is at work on a run."""
-    path = WORK / study / f"{run}.lock"
-    if not path.exists():
-        return False
-    with path.open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    return is_claimed(_owners(study, run))

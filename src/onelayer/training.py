@@ -26,8 +26,10 @@ from transformers import (
     set_seed,
 )
 
+from onelayer.interruption import InterruptedWorkError, reason_to_stop
 from onelayer.manifest import Meter
 from onelayer.models import adapt, save_adapted
+from onelayer.ownership import check_ownership
 from onelayer.progress import tell
 from onelayer.seeds import derive_seed
 from onelayer.store import ADAPTED, WORK, disk_errors, write_json
@@ -97,10 +99,11 @@ class ResumableMixin(Trainer):  # type: ignore[misc]
 
 
 class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
-    """Seeds each step, saves on a time budget, and tells how far the run is.
+    """Seeds each step, saves on a time budget and before the process is stopped, and tells how far the run is.
 
     Saves fall only between rollouts (every ``steps_per_rollout`` steps), so that no sampled batch has to be
-    kept: the batch that follows is drawn anew from its step's seed.
+    kept: the batch that follows is drawn anew from its step's seed. Whether to stop is asked there too, in time for
+    one more rollout and its save.
     """
 
     def __init__(self, workplace: Workplace, meter: Meter, steps_per_rollout: int, watched: str) -> None:
@@ -108,7 +111,9 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         self._meter = meter
         self._steps_per_rollout = steps_per_rollout
         self._watched = watched
-        self._last_save = self._last_line = time.monotonic()
+        self._last_save = self._last_line = self._last_rollout = time.monotonic()
+        self._longest_rollout = self._longest_save = 0.0
+        self._stopping: str | None = None
         self._first_step = 0
         save = last_save(workplace)
         earlier = json.loads((save / _MARKER).read_text()) if save else {}
@@ -133,6 +138,7 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         how = f"goes on from step {state.global_step}" if state.global_step else "starts"
         if state.is_world_process_zero:
             self._say(f"{how}, {state.max_steps} steps")
+        self._last_rollout = time.monotonic()
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -143,18 +149,37 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        """Ask for a save where one is due."""
-        if state.global_step % self._steps_per_rollout == 0 and state.global_step < state.max_steps:
-            due = time.monotonic() - self._last_save >= self._workplace.save_every_seconds
-            # Saving takes every process, so the first one's clock decides for all.
-            control.should_save |= broadcast_object_list([due])[0]
+        """Ask for a save where one is due. Raises OwnershipLostError where another process took the run over."""
+        check_ownership()
+        if state.global_step % self._steps_per_rollout or state.global_step >= state.max_steps:
+            return control
+        now = time.monotonic()
+        self._longest_rollout = max(self._longest_rollout, now - self._last_rollout)
+        self._last_rollout = now
+        due = now - self._last_save >= self._workplace.save_every_seconds
+        # Twice, for answers get longer as a run goes on.
+        stopping = reason_to_stop(2 * (self._longest_rollout + self._longest_save))
+        # Saving takes every process, so what the first one knows decides for all.
+        due, self._stopping = broadcast_object_list([due, stopping])
+        control.should_save |= due or self._stopping is not None
         return control
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Mark the save as whole: its files first reach the disk, then the marker does."""
-        if not state.is_world_process_zero:
-            return
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        """Mark the save as whole: its files first reach the disk, then the marker does.
+
+        Raises InterruptedWorkError, in every process, where the run should stop.
+        """
+        if state.is_world_process_zero:
+            self._mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        self._last_save = time.monotonic()
+        self._longest_save = max(self._longest_save, self._last_save - self._last_rollout)
+        if self._stopping is not None:
+            raise InterruptedWorkError(
+                f"{self._workplace.study}/{self._workplace.run}: stopped after step {state.global_step} of"
+                f" {state.max_steps}, for {self._stopping}; it was saved and goes on from there"
+            )
+
+    def _mark(self, folder: Path) -> None:
         for path in folder.iterdir():
             with path.open("rb") as handle:
                 os.fsync(handle.fileno())
@@ -162,7 +187,6 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
             folder / _MARKER,
             {"wall_seconds": self.wall_seconds, "peak_memory_bytes": self.peak_memory_bytes},
         )
-        self._last_save = time.monotonic()
 
     def on_log(
         self,
@@ -202,7 +226,8 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
 def run_trainer(trainer: ResumableMixin, workplace: Workplace) -> None:
     """Train to the end, from the newest whole save where there is one.
 
-    Raises UserError where the disk is full.
+    Raises UserError where the disk is full, InterruptedWorkError where the process should stop, and
+    OwnershipLostError where another one took the run over.
     """
     save = last_save(workplace)
     trainer.remove_callback(PrinterCallback)  # the workplace's own lines say more, and less often

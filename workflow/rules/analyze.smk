@@ -13,6 +13,8 @@ rule analyze:
         ),
     log:
         "logs/{study}/analyze.log",
+    resources:
+        **asked("analyze"),
     params:
         recipe=fingerprint.ANALYSIS_RECIPE,
         settings=lambda wildcards: study(wildcards.study).analysis.model_dump(

@@ -1,6 +1,6 @@
 # Settings for the rules. Snakemake compares the digests given as `params`, so a job runs again where a setting
 # that decides its result changed; the command itself then does only what its fingerprint says is missing.
-from onelayer import fingerprint, grid
+from onelayer import cluster, fingerprint, grid
 from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
@@ -39,6 +39,17 @@ except UserError as error:
 for name in STUDIES:
     study(name)  # mistakes in any active study are refused before anything runs
 
+array_jobs = getattr(workflow.executor_settings, "array_jobs", None)
+if array_jobs:
+    try:
+        cluster.check_arrays(
+            [study(name) for name in STUDIES],
+            array_jobs,
+            workflow.resource_settings.nodes,
+        )
+    except UserError as error:
+        refuse(error)
+
 if workflow.is_main_process:
     # Fingerprints decide what is done. Snakemake alone would miss work whose receipt a failed job took with it, where
     # later files of an earlier state still stand.
@@ -46,8 +57,17 @@ if workflow.is_main_process:
         verify(study(name), thorough=False)
 
 
+_runs = {}
+
+
 def job_runs(wildcards):
-    return grid.find_job(study(wildcards.study), wildcards.job).runs
+    """The runs of a job. A study's jobs are listed once, for a graph has thousands."""
+    name = wildcards.study
+    if name not in _runs:
+        _runs[name] = {job.name: job.runs for job in grid.jobs(study(name))}
+    if wildcards.job not in _runs[name]:
+        grid.find_job(study(name), wildcards.job)  # which says what there is
+    return _runs[name][wildcards.job]
 
 
 def receipts(wildcards, phase, wanted=lambda run: True):
@@ -71,6 +91,39 @@ def suite_receipts(wildcards):
         f"data/{wildcards.study}/jobs/{job.name}.suite.json"
         for job in scored_jobs(study(wildcards.study))
     ]
+
+
+# A scheduler may tell every process of a job to stop (SIGTERM). A run that trains then saves first: so the shell waits
+# for it, and what keeps its log hears it out.
+shell.prefix(
+    """set -euo pipefail; trap : TERM; keep_log() {{ trap '' TERM; exec tee "$1"; }}; """
+)
+
+
+# Seconds of work, which no cluster need queue for.
+localrules:
+    choose_rate,
+    choose_baseline_rate,
+    rank_layers,
+    study_page,
+    compare,
+    report,
+
+
+def asked(phase):
+    """What a job of this phase asks of the machine, by Snakemake's names: its study's settings say."""
+
+    def value(key):
+        return lambda wildcards, attempt: cluster.job_resources(
+            study(wildcards.study), phase, attempt
+        )[key]
+
+    return {key: value(key) for key in cluster.KEYS}
+
+
+def together(wildcards):
+    """The group of a run's jobs, for studies that have them sent to Slurm as one."""
+    return cluster.group_of(study(wildcards.study), wildcards.job)
 
 
 wildcard_constraints:

@@ -7,9 +7,11 @@ rule evaluate:
         "data/{study}/jobs/{job}.evaluated.json",
     log:
         "logs/{study}/{job}.evaluated.log",
+    group:
+        together
     threads: lambda wildcards: study(wildcards.study).resources.threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("evaluate"),
     params:
         settings=lambda wildcards: [
             fingerprint.digest(

@@ -5,6 +5,8 @@ rule prepare:
         "data/{study}/problems.json",
     log:
         "logs/{study}/prepare.log",
+    resources:
+        **asked("prepare"),
     params:
         settings=lambda wildcards: fingerprint.digest(
             fingerprint.problems_payload(study(wildcards.study), {})

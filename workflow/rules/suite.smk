@@ -8,9 +8,11 @@ rule suite:
         "data/{study}/jobs/{job}.suite.json",
     log:
         "logs/{study}/{job}.suite.log",
+    group:
+        together
     threads: lambda wildcards: study(wildcards.study).resources.threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("suite"),
     params:
         settings=lambda wildcards: [
             fingerprint.digest(

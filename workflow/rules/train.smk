@@ -5,13 +5,13 @@ rule base:
         "logs/{study}/base.log",
     threads: lambda wildcards: study(wildcards.study).resources.base_threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("base"),
     params:
         settings=lambda wildcards: fingerprint.digest(
             fingerprint.base_settings(study(wildcards.study))
         ),
     shell:
-        "onelayer base {wildcards.study} 2>&1 | tee {log}"
+        "onelayer base {wildcards.study} 2>&1 | keep_log {log}"
 
 
 rule choose_rate:
@@ -83,9 +83,11 @@ rule train:
         "data/{study}/jobs/{job}.trained.json",
     log:
         "logs/{study}/{job}.trained.log",
+    group:
+        together
     threads: lambda wildcards: study(wildcards.study).resources.training_threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("train"),
     params:
         settings=lambda wildcards: [
             fingerprint.digest(
@@ -94,7 +96,7 @@ rule train:
             for run in job_runs(wildcards)
         ],
     shell:
-        "onelayer train {wildcards.study} --job {wildcards.job} 2>&1 | tee {log}"
+        "onelayer train {wildcards.study} --job {wildcards.job} 2>&1 | keep_log {log}"
 
 
 ruleorder: base > train

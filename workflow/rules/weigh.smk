@@ -7,9 +7,11 @@ rule weigh:
         "data/{study}/jobs/{job}.weighed.json",
     log:
         "logs/{study}/{job}.weighed.log",
+    group:
+        together
     threads: lambda wildcards: study(wildcards.study).resources.threads
     resources:
-        mem_mb=lambda wildcards: study(wildcards.study).resources.memory_mb,
+        **asked("weigh"),
     params:
         recipe=fingerprint.WEIGH_RECIPE,
     shell:

@@ -115,6 +115,8 @@ class Grader:
 
 def _work(pipe: Connection, task: Task) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the run's to deal with; it then ends this process
+    # So is a request to stop, which a scheduler may send to every process of a job. What this one starts takes it.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     if isinstance(task, TimedTask):
         task.get_ready()
     pipe.send("ready")

@@ -29,6 +29,7 @@ from accelerate.utils import gather_object
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import RepeatSampler
 
 from onelayer.adaptation import boost_rates, check_rates, check_trainable, tensor_hashes
 from onelayer.grading.worker import Grader
@@ -103,6 +104,24 @@ def grpo_config(
     )
 
 
+class _EpochSampler(RepeatSampler):  # type: ignore[misc]
+    """TRL's sampler of problems, whose order in an epoch does not depend on which process ran the epochs before it.
+
+    TRL's own goes on from where its generator stands, so in a process that resumes in a later epoch it would draw the
+    first epoch's order again.
+    """
+
+    def __init__(self, *args: Any, epoch: Callable[[], int], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        self.generator.manual_seed(self.seed)
+        for _ in range(self._epoch()):
+            torch.randperm(self.num_samples, generator=self.generator)
+        yield from super().__iter__()
+
+
 class OneLayerGRPOTrainer(ShardableMixin, GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPO trainer, with our sampler, our way of putting a problem to the model, and small resume saves."""
 
@@ -139,6 +158,16 @@ class OneLayerGRPOTrainer(ShardableMixin, GRPOTrainer):  # type: ignore[misc]
         self.adapters_at_start: dict[str, str] = {}
         if kwargs.get("peft_config") is not None:
             self.adapters_at_start = {k: sha for k, sha in tensor_hashes(model).items() if k in trained_names}
+
+    def _get_train_sampler(self, dataset: Any = None) -> _EpochSampler:
+        return _EpochSampler(
+            data_source=self.train_dataset if dataset is None else dataset,
+            mini_repeat_count=self.num_generations,
+            batch_size=self.args.generation_batch_size // self.num_generations,
+            repeat_count=self.num_iterations * self.args.steps_per_generation,
+            seed=self.args.seed,
+            epoch=lambda: int(self.state.epoch or 0),
+        )
 
     def sample_with(self, sampler: VllmSampler) -> None:
         """Sample with vLLM from now on, and not with the model itself.
