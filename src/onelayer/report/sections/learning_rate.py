@@ -19,7 +19,8 @@ def section(analysis: dict[str, Any]) -> Section:
         of_it = " of it" if len(table) else ""
         paragraphs = (f"One rate was given, {rate}; there was no search{of_it}.",)
     else:
-        who = "full training and every single layer" if analysis["baselines"] else "every run"
+        others = analysis["baselines"] or analysis["strategies"] or analysis["rate_sensitivity"]
+        who = "full training and every layer of the scan" if others else "every run"
         caption = f"The rate of {who}, {rate}, is the one with the best full run on the select problems."
     exhibits = (
         (Exhibit("learning_rates", "Learning-rate search", caption, table=table, svg=drawing),) if len(table) else ()
