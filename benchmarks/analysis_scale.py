@@ -1,7 +1,8 @@
 """What analysing a large study takes: synthetic records of 1,000 runs, through analyze, compare and report.
 
-The study's files are the product's own (problems, manifests, histories, records), filled with answers that are right by
-a chance that rises over the depth of the model and falls with the difficulty of the problem. Only the commands are timed.
+The study's files are the product's own (problems, manifests, histories, records), filled with answers that are right
+by a chance that rises over the depth of the model and falls with the difficulty of the problem. Only the commands are
+timed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import yaml
-from sections import write_section
 
 from onelayer.config import Study, load_study
 from onelayer.fingerprint import digest, evaluated_splits
@@ -27,6 +27,7 @@ from onelayer.prepare import prepare, read_problems
 from onelayer.records import SCHEMA, read_records, summarize, write_record_table
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, RECORDS, SCORES, file_sha256, run_folder, write_json
+from sections import write_section
 
 NAME = "large"
 STEPS = 80

@@ -22,9 +22,10 @@ class Answer:
         about: what it is: algorithm, layers, seeds.
         found: which layer carries how much, or why that cannot be said.
         sure: how sure that is; None where there is nothing to be sure of.
-        cost: what the best layer takes beside full training; None where no layer is there.
-        advice: what to train, or why nothing can be recommended.
-        more: what else is said of that; empty where that is all.
+        cost: what the best layer takes beside full training; None where no layer is there, or the advice says it.
+        advice: what to train, or that nothing can be recommended.
+        because: what that carries and takes, or why; empty where the advice says it.
+        more: what else is said of it; empty where that is all.
         scores: base, full training and the gain.
         unfinished: what is missing; None where every run is there.
     """
@@ -35,6 +36,7 @@ class Answer:
     sure: str | None
     cost: str | None
     advice: str
+    because: str
     more: str
     scores: str
     unfinished: str | None
@@ -43,7 +45,9 @@ class Answer:
 def answer(analysis: dict[str, Any], decimals: int) -> Answer:
     """Put a study's analysis into the words of a page's first screen."""
     seeds, missing = len(analysis["seeds"]), len(analysis["missing"])
-    advice, _, more = _advice(analysis, decimals).partition(". ")
+    first, _, more = _advice(analysis, decimals).partition(". ")
+    advice, colon, because = f"{first.removesuffix('.')}.".partition(": ")
+    recommended = analysis.get("recommendation") is not None and analysis["recommendation"]["refused"] is None
     runs = missing + len(analysis["summaries"])
     return Answer(
         study=analysis["study"],
@@ -51,8 +55,9 @@ def answer(analysis: dict[str, Any], decimals: int) -> Answer:
         f" {seeds} seed{'s' if seeds != 1 else ''}",
         found=_found(analysis, decimals),
         sure=_sure(analysis, decimals),
-        cost=_cost(analysis),
-        advice=f"{advice.removesuffix('.')}.",
+        cost=None if recommended else _cost(analysis),
+        advice=advice + colon.strip(),
+        because=because,
         more=more,
         scores=_scores(analysis, decimals + 1),
         unfinished=f"Not finished: {missing} of {runs} runs are missing, and the figures rest on the others."
