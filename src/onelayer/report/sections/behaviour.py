@@ -11,7 +11,8 @@ import pandas as pd
 from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, SKY, drawing, svg
 from onelayer.report.section import Exhibit, Section
 
-_SEED = re.compile(r"-s\d+$")
+# What a run's name has behind that of its setting: the draw, of random layers, and the seed.
+_REPEAT = re.compile(r"(-d\d+)?-s\d+$")
 # Of more runs of single layers only those of the best are drawn by themselves, the others as the band between them.
 _LINES = 60
 _SMOOTHED = 5
@@ -172,7 +173,7 @@ def curve_figure(analysis: dict[str, Any], curve: str, unit: str) -> str:
     histories: dict[str, list[pd.Series]] = {}
     for run, history in analysis["curves"].items():
         by_step = {row["step"]: row[curve] for row in history if curve in row}
-        kind = kinds.get(_SEED.sub("", run))
+        kind = kinds.get(_REPEAT.sub("", run))
         if by_step and kind is not None:
             smoothed = pd.Series(by_step).rolling(_SMOOTHED, min_periods=1).mean()
             histories.setdefault(kind, []).append(smoothed.iloc[:: -(-len(smoothed) // _POINTS)])
