@@ -52,7 +52,7 @@ class ClusterSettings(Asked):
 
     Attributes:
         minutes: a time limit is always asked for, as many clusters refuse a job without one.
-        together: a run's training, evaluation, weighing and suite are one job of Slurm, for work that takes less time than it
+        together: what is done of a run is one job of Slurm, from training on, for work that takes less time than it
             waits in the queue.
         prepare, base, train, evaluate, weigh, suite, analyze: of one phase.
     """
