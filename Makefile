@@ -5,7 +5,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 EXCLUSIVE := $(PYTHON) workflow/scripts/exclusive.py
 
-.PHONY: study test lint
+.PHONY: study test lint hook
 
 study:
 	@$(EXCLUSIVE) .work/make.lock $(MAKE) --no-print-directory _study
@@ -18,6 +18,11 @@ lint: $(VENV)/.installed-test
 	ruff format --check .
 	mypy
 	snakefmt --check Snakefile workflow
+
+# Where git has no such hook yet, it gets the one that checks what dvc.lock is about to record.
+hook:
+	@hooks=$$(git rev-parse --git-path hooks 2>/dev/null) || exit 0; \
+	[ -e "$$hooks/pre-commit" ] || { mkdir -p "$$hooks" && cp workflow/hooks/pre-commit "$$hooks/pre-commit"; }
 
 .PHONY: _study _test
 _study: $(VENV)/.installed
@@ -33,6 +38,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 is needed, found " + sys.version.split()[0] if sys.version_info[:2] != (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable .
+	@$(MAKE) --no-print-directory hook
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed

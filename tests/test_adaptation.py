@@ -10,13 +10,16 @@ from onelayer.adaptation import (
     AdaptationError,
     apply_adaptation,
     block_prefixes,
+    boost_rates,
+    boosted_names,
     check_moved,
+    check_rates,
     check_trainable,
     find_anatomy,
     tensor_hashes,
     trained_names,
 )
-from onelayer.grid import Run
+from onelayer.grid import Ranked, Run
 
 FULL = Run("full-s0", "full", seed=0)
 
@@ -140,3 +143,65 @@ def test_a_buffer_that_a_checkpoint_keeps_must_stay(model: Any) -> None:
     model.kept += 1
     with pytest.raises(AdaptationError, match="kept: a buffer, yet it differs"):
         check_moved(model, base, optimizer, names)
+
+
+BOOST = Run("boost-best2-s0", "boost", layers=(0, 2), seed=0, ranked=Ranked("best", 2), boost=2.0)
+
+
+def test_a_boost_trains_everything_and_some_of_it_faster(model: Any) -> None:
+    assert trained_names(model, BOOST) == trained_names(model, FULL)
+    assert boosted_names(model, BOOST) == trained_names(model, layer(0)) | trained_names(model, layer(2))
+    assert boosted_names(model, FULL) == boosted_names(model, layer(1)) == frozenset()
+    with pytest.raises(AdaptationError, match="its layers are not known yet"):
+        trained_names(model, Run("only-best2-s0", "only", seed=0, ranked=Ranked("best", 2)))
+
+
+def decaying(model: Any, rate: float) -> torch.optim.Optimizer:
+    """An optimizer whose groups differ in weight decay, as transformers makes them."""
+    norms = [p for n, p in model.named_parameters() if "norm" in n]
+    others = [p for n, p in model.named_parameters() if "norm" not in n]
+    return torch.optim.SGD([{"params": others, "weight_decay": 0.1}, {"params": norms, "weight_decay": 0.0}], lr=rate)
+
+
+def test_every_parameter_has_the_rate_that_a_boost_gives_it(model: Any) -> None:
+    optimizer, boosted = decaying(model, 0.5), boosted_names(model, BOOST)
+    boost_rates(model, optimizer, boosted, 2.0)
+    check_trainable(model, optimizer, trained_names(model, BOOST))
+    names = {id(p): n for n, p in model.named_parameters()}
+    found = {names[id(p)]: (g["lr"], g["weight_decay"]) for g in optimizer.param_groups for p in g["params"]}
+    assert found == {name: (1.0 if name in boosted else 0.5, 0.0 if "norm" in name else 0.1) for name in names.values()}
+    assert optimizer.param_groups[0]["lr"] == 0.5  # the one that a trainer logs
+    weights = check_rates(model, optimizer, 0.5, boosted, 2.0)
+    faster = sum(p.numel() for n, p in model.named_parameters() if n in boosted)
+    assert weights == {"0.5": sum(p.numel() for p in model.parameters()) - faster, "1": faster}
+
+
+def test_a_wrong_rate_is_refused(model: Any) -> None:
+    optimizer, boosted = decaying(model, 0.5), boosted_names(model, BOOST)
+    with pytest.raises(AdaptationError, match=r"layers\.0\..*: found the learning rate 0\.5, expected 1"):
+        check_rates(model, optimizer, 0.5, boosted, 2.0)
+    boost_rates(model, optimizer, boosted, 2.0)
+    with pytest.raises(AdaptationError, match=r"found the learning rate 1, expected 0\.5"):
+        check_rates(model, optimizer, 0.5, frozenset(), 2.0)
+
+
+def test_boosted_layers_move_as_many_times_as_far_and_a_schedule_scales_both(model: Any) -> None:
+    boosted = boosted_names(model, BOOST)
+    moves = []
+    for factor in (1.0, 3.0):
+        start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        boost_rates(model, optimizer, boosted, factor)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 0.5)
+        assert schedule.get_last_lr() == [0.5, 0.5 * factor]
+        model(input_ids=torch.tensor([[2, 3, 4]]), labels=torch.tensor([[2, 3, 4]])).loss.backward()
+        optimizer.step()
+        moves.append({name: parameter.detach() - start[name] for name, parameter in model.named_parameters()})
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(start[name])
+        model.zero_grad()
+    for name in start:
+        expected = moves[0][name] * (3.0 if name in boosted else 1.0)
+        assert torch.allclose(moves[1][name], expected, rtol=1e-4, atol=5e-7), name
+        assert bool(expected.any()), name

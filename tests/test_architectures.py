@@ -19,11 +19,12 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import phases
 from onelayer.adaptation import apply_adaptation, check_moved, find_anatomy, tensor_hashes, trained_names
+from onelayer.base import base_manifest
 from onelayer.config import load_study
 from onelayer.errors import UserError
 from onelayer.grid import Run
 from onelayer.manifest import write_manifest
-from onelayer.models import adapt, base_manifest, export_model, load_base, make_micro_tokenizer, save_adapted
+from onelayer.models import adapt, export_model, load_base, make_micro_tokenizer, save_adapted
 from onelayer.pinning import check_usable
 from onelayer.rl.grpo import OneLayerGRPOTrainer, grpo_config
 from onelayer.rl.rollout import Decoding, generate, row_seeds

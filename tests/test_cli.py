@@ -84,10 +84,15 @@ class TestOverview:
         folder.mkdir(parents=True)
         progress = {"pid": 1, "step": 3, "steps": 9, "reward": 0.25, "seconds_left": 12.0}
         (folder / "progress.json").write_text(json.dumps(progress))
-        assert "interrupted at step 3/9, reward 0.250" in onelayer("status").stdout
+        shown = onelayer("status").stdout
+        assert "stopped: training" in shown
+        assert "3/9" in shown
+        assert "0.250" in shown
         with Path(".work/tiny/full-s0.lock").open("a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert "at work: step 3/9, reward 0.250, 12 s left" in onelayer("status").stdout
+            shown = onelayer("status").stdout
+            assert "at work: training" in shown
+            assert "12 s" in shown
         with Path(".work/tiny/base.lock").open("a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert "at work: starting" in onelayer("status").stdout
@@ -133,6 +138,7 @@ def test_help_names_every_command() -> None:
         "base",
         "train",
         "evaluate",
+        "weigh",
         "suite",
         "choose-rate",
         "rank",

@@ -7,18 +7,22 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from analysis.test_study import make_run
 from conftest import TINY, deep_copy, write_params, write_study
+from onelayer.analysis.coefficients import pearson, permutation_p
 from onelayer.analysis.study import analyze
-from onelayer.compare import _kind, compare, correlations, headlines, read_correlations
+from onelayer.compare import compare, headlines, read_analysis, read_correlations
 from onelayer.config import ReportOptions, Study, load_study
 from onelayer.errors import UserError
 from onelayer.grid import all_runs
+from onelayer.pairs import _kind, correlations
 from onelayer.prepare import prepare
-from onelayer.report.html import _reading, write_report
+from onelayer.report.html import write_report
+from onelayer.report.sections.agreement import reading
 from onelayer.search import choose_rate
 from onelayer.task_settings import QuestionsTask
 
@@ -165,13 +169,13 @@ class TestReport:
         names = ["up", "again", "flat"]
         compare(names)
         page = write_report(names, ReportOptions()).read_text()
-        assert page.count("<svg") == 3 * 2 + 3
+        assert page.count("<svg") == 3 * 3 + 3 + 1
         assert "Do the layers agree?" in page
         assert "They rank the layers alike: the interval lies above 0" in page
         assert "The interval includes 0" in page
         assert "start from different bases" in page
         for first, second in combinations(names, 2):
-            assert f"<strong>{first} and {second}:</strong>" in page
+            assert f"<p>{first} and {second}: " in page
         assert Path("reports/tables/correlations.csv").read_text().count("\n") == 4
         assert write_report(names, ReportOptions()).read_text() == page
 
@@ -212,10 +216,10 @@ FIGURES: dict[str, Any] = {
     ],
 )
 def test_readings(changes: dict[str, Any], said: str) -> None:
-    text = _reading(("a", "b"), FIGURES | changes)["text"]
+    text = reading(("a", "b"), FIGURES | changes)
     assert said in text
     assert ("ceiling" in text) == ("ceiling" in changes)
-    assert text.startswith("cross-domain, 8 layers: Spearman 0.50 (95% interval")
+    assert text.startswith("a and b: cross-domain, 8 layers: Spearman 0.50 (95% interval")
 
 
 @pytest.mark.usefixtures("project")
@@ -234,3 +238,90 @@ def test_kinds() -> None:
     assert _kind(one, other_algorithm) == "cross-algorithm"
     assert _kind(one, both) == "cross-domain and cross-algorithm"
     assert _kind(both, one) == _kind(one, both)
+
+
+@pytest.mark.usefixtures("project")
+class TestMoreThanRanks:
+    def test_every_coefficient_of_a_pair(self) -> None:
+        rising = (0.3, 0.4, 0.45, 0.5, 0.6, 0.7)
+        make("one", rising)
+        make("other", rising, seed=1)
+        figures = correlations(["one", "other"])["one~other"]
+        c = [[row["contribution"]["value"] for row in read_analysis(name)["layers"]] for name in ("one", "other")]
+        assert figures["pearson"]["value"] == pytest.approx(stats.pearsonr(*c).statistic)
+        assert figures["pearson"]["low"] <= figures["pearson"]["high"]
+        assert figures["pearson"]["p"] == pytest.approx(permutation_p(*map(np.array, c), 0, pearson))
+        depths = np.arange(6) / 5
+        left = [one - np.polyval(np.polyfit(depths, one, 2), depths) for one in c]
+        assert figures["partial_pearson"]["value"] == pytest.approx(stats.pearsonr(*left).statistic)
+        ranked = [stats.rankdata(one) for one in c]
+        left = [one - np.polyval(np.polyfit(depths, one, 2), depths) for one in ranked]
+        expected = stats.pearsonr(*left).statistic if min(map(np.ptp, left)) > 1e-6 else 0
+        assert figures["partial_spearman"]["value"] == pytest.approx(expected)
+        assert 0 < figures["kendall_p"] <= 1
+        assert figures["over_depth"] is None
+        assert figures["seed_to_seed"] == {
+            name: read_analysis(name)["seed_agreement"]["mean"]["spearman"] for name in ("one", "other")
+        }
+
+    def test_four_layers_leave_no_partial_correlation(self) -> None:
+        make("one", RISING[:4])
+        make("other", RISING[:4])
+        figures = correlations(["one", "other"])["one~other"]
+        assert figures["pearson"]["value"] > 0.9
+        assert figures["partial_pearson"] is figures["partial_spearman"] is None
+
+    def test_models_of_different_depth(self) -> None:
+        make("five")
+        make("nine", (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7))
+        make("some", (0.3, 0.5, 0.6, 0.7, 0.6, 0.5, 0.4), runs={"seeds": [0, 1], "layers": [1, 3, 6]})
+        make("end", (*RISING[::-1], 0.5), runs={"seeds": [0, 1], "layers": [4, 5]})
+        found = correlations(["five", "nine", "some", "end"])
+        figures = found["five~nine"]
+        assert figures["spearman"] is None
+        over = figures["over_depth"]
+        assert (over["points"], over["from_depth"], over["to_depth"], over["shallow"]) == (5, 0, 1, "five")
+        assert over["partial_scans"] == []
+        # Relative depths 0, 1/4, … of five layers are layers 0, 2, … of nine.
+        c = [[row["contribution"]["value"] for row in read_analysis(name)["layers"]] for name in ("five", "nine")]
+        assert over["spearman"] == pytest.approx(stats.spearmanr(c[0], c[1][::2]).statistic)
+        assert over["pearson"]["value"] == pytest.approx(stats.pearsonr(c[0], c[1][::2]).statistic)
+        assert over["low"] > 0
+        partial = found["five~some"]["over_depth"]
+        assert partial["partial_scans"] == ["some"]
+        assert partial["points"] == 4  # depth 0 lies below the scanned range
+        assert partial["from_depth"] == 0.25
+        assert found["nine~end"]["over_depth"]["reason"] == (
+            "2 scanned layers of end lie in the scanned range of nine, fewer than 3"
+        )
+
+
+@pytest.mark.usefixtures("project")
+class TestSeeds:
+    def test_each_pair_of_seeds(self) -> None:
+        make("one", runs={"seeds": [0, 1, 2], "layers": "all"})
+        found = read_analysis("one")["seed_agreement"]
+        layers = read_analysis("one")["layers"]
+        assert [pair["seeds"] for pair in found["pairs"]] == [[0, 1], [0, 2], [1, 2]]
+        for pair in found["pairs"]:
+            c = [[row["per_seed"][seed] for row in layers] for seed in pair["seeds"]]
+            assert pair["spearman"] == pytest.approx(stats.spearmanr(*c).statistic)
+            assert pair["kendall"] == pytest.approx(stats.kendalltau(*c).statistic)
+            assert pair["pearson"] == pytest.approx(stats.pearsonr(*c).statistic)
+        assert found["mean"]["pearson"] == pytest.approx(np.mean([pair["pearson"] for pair in found["pairs"]]))
+        assert found["reliability"] > 0.5
+        assert found["reason"] is None
+
+    def test_one_seed(self) -> None:
+        make("one", runs={"seeds": [0], "layers": "all"})
+        found = read_analysis("one")["seed_agreement"]
+        assert found["pairs"] == []
+        assert found["mean"] == {"spearman": None, "kendall": None, "pearson": None}
+        assert found["reliability"] is None
+        assert found["reason"] == "there is one seed, so none to compare it with"
+
+    def test_two_layers(self) -> None:
+        make("one", RISING[:2])
+        found = read_analysis("one")["seed_agreement"]
+        assert found["pairs"][0]["reason"] == "both trained 2 layers, fewer than 3"
+        assert found["reason"] == "no two seeds can be compared"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -27,7 +28,7 @@ from onelayer.cost import (
     training_phase,
 )
 from onelayer.errors import UserError
-from onelayer.grid import BASE, Run, all_runs
+from onelayer.grid import BASE, Ranked, Run, all_runs
 from onelayer.lengths import Lengths
 from onelayer.lora import adapter_names, peft_config
 from onelayer.model_settings import MicroModel
@@ -114,9 +115,21 @@ def test_adapters_weigh_what_peft_makes() -> None:
 
 
 def test_the_best_layer_costs_at_most_what_the_lowest_does() -> None:
-    assert trained_part(SHAPE, Run("tuned-best-s0", "tuned", seed=0, best=True)) == trained_part(SHAPE, layer(0))
-    known = Run("tuned-best-s0", "tuned", layers=(2,), seed=0, best=True)
+    assert trained_part(SHAPE, Run("tuned-best-s0", "tuned", seed=0, ranked=Ranked("best"))) == trained_part(
+        SHAPE, layer(0)
+    )
+    known = Run("tuned-best-s0", "tuned", layers=(2,), seed=0, ranked=Ranked("best"))
     assert trained_part(SHAPE, known) == trained_part(SHAPE, layer(2))
+
+
+def test_a_boost_costs_what_full_training_does_and_a_set_what_its_layers_do() -> None:
+    boost = Run("boost-best2-s0", "boost", seed=0, ranked=Ranked("best", 2), boost=2.0)
+    full = trained_part(SHAPE, Run("full-s0", "full", seed=0))
+    assert trained_part(SHAPE, boost) == trained_part(SHAPE, replace(boost, layers=(1, 3))) == full
+    only = Run("only-worst2-s0", "only", seed=0, ranked=Ranked("worst", 2))
+    assert trained_part(SHAPE, only) == trained_part(SHAPE, replace(only, layers=(0, 1)))
+    part, single = trained_part(SHAPE, replace(only, layers=(1, 3))), trained_part(SHAPE, layer(1))
+    assert (part.weights, part.crossed, part.flops) == (2 * single.weights, single.crossed, 2 * single.flops)
 
 
 def test_tokens_of_a_run_by_hand() -> None:

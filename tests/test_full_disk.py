@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,22 +13,11 @@ from onelayer.config import load_study
 from onelayer.grid import find_runs
 from onelayer.manifest import read_manifest
 from onelayer.state import StudyState
+from small_disk import small_disk
 
 
 def onelayer(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["onelayer", *arguments], capture_output=True, text=True, check=False)
-
-
-@contextmanager
-def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk needs the rights to mount")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture(scope="module")

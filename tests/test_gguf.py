@@ -18,11 +18,12 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import phases
 from onelayer.adaptation import tensor_hashes
+from onelayer.base import base_manifest
 from onelayer.config import Study, load_study
 from onelayer.errors import UserError
 from onelayer.gguf_file import block_count, find_gguf
 from onelayer.grid import BASE
-from onelayer.models import base_manifest, load_base, load_tokenizer
+from onelayer.models import load_base, load_tokenizer
 from onelayer.pinning import usable_base
 from onelayer.state import StudyState
 

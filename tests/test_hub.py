@@ -20,12 +20,13 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import hub, phases
 from onelayer.analysis.study import _cost
+from onelayer.base import base_folder, base_manifest
 from onelayer.config import Study, load_study
 from onelayer.errors import UserError
 from onelayer.fetch import fetch
 from onelayer.grid import BASE, find_runs
 from onelayer.manifest import read_manifest
-from onelayer.models import base_folder, base_manifest, export_model, load_base, make_micro_tokenizer
+from onelayer.models import export_model, load_base, make_micro_tokenizer
 from onelayer.state import StudyState
 
 ALPHABET = "0123456789=+"

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onelayer import manifest as manifests
 from onelayer.fingerprint import digest
 from onelayer.manifest import Meter, damage, git_commit, read_manifest, write_manifest
 
@@ -63,3 +64,20 @@ def test_meter_forgets_an_earlier_peak() -> None:
 def test_git_commit_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert git_commit() is None
+
+
+def test_on_a_gpu_the_peak_is_what_torch_allocated_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Cuda:
+        def reset_peak_memory_stats(self) -> None:
+            asked.append("reset")
+
+        def max_memory_allocated(self) -> int:
+            return 12_345
+
+    monkeypatch.setattr(manifests, "_cuda", Cuda)
+    assert Meter().peak_memory_bytes == 12_345
+    assert asked == ["reset"]
+    monkeypatch.setattr(manifests, "_cuda", lambda: None)
+    assert Meter().peak_memory_bytes > 1_000_000

@@ -12,12 +12,13 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from conftest import TINY, deep_copy, write_params, write_study
 from onelayer import evaluate, phases
+from onelayer.base import base_manifest
 from onelayer.config import Study, load_study
 from onelayer.errors import UserError
 from onelayer.fingerprint import base_settings, digest, evaluation_settings, training_settings
 from onelayer.grid import BASE, all_runs, find_runs
 from onelayer.model_settings import Chat
-from onelayer.models import base_manifest, load_tokenizer, make_micro_tokenizer
+from onelayer.models import load_tokenizer, make_micro_tokenizer
 from onelayer.prepare import read_problems
 from onelayer.prompting import end_ids, prompt_tokens, stop_ids
 from onelayer.records import read_records

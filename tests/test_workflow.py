@@ -64,6 +64,13 @@ def test_what_waits_for_what() -> None:
     assert jobs["data/tiny/rates/lora-r2.json"] == evaluated("search-lora-r2-0.01-s0", "search-lora-r2-0.02-s0")
     assert jobs["data/tiny/ranking.json"] == evaluated("layer-00-s0", "layer-01-s0")
     assert evaluated("lora-r2-s0", "tuned-best-s0") < jobs["data/tiny/analysis.json"]
+    # So does the analysis of every run's change of weights, which waits for its training alone; not of the search's.
+    weighed = {name for name in jobs["data/tiny/analysis.json"] if name.endswith(".weighed.json")}
+    names = ("full-s0", "layer-00-s0", "layer-01-s0", "lora-r2-s0", "tuned-best-s0")
+    assert weighed == {f"data/tiny/jobs/{name}.weighed.json" for name in names}
+    assert jobs["data/tiny/jobs/full-s0.weighed.json"] == {
+        "data/tiny/jobs/base.trained.json", "data/tiny/jobs/full-s0.trained.json",
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("graph")
@@ -71,6 +78,29 @@ def test_without_baselines_there_is_nothing_of_them() -> None:
     outputs = planned(deep_copy(TINY))
     assert "data/tiny/jobs/layer-01-s0.trained.json" in outputs
     assert not [name for name in outputs if "rates/" in name or "ranking" in name or "lora" in name]
+
+
+@pytest.mark.usefixtures("graph")
+def test_only_what_the_ranking_chooses_waits_for_it() -> None:
+    settings = deep_copy(TINY)
+    settings["training"]["learning_rates"] = [0.001, 0.002]
+    settings["runs"]["strategies"] = {
+        "sizes": [1], "boost": ["best"], "only": ["worst"], "middle": True, "spread": True, "random": 2
+    }  # fmt: skip
+    settings["runs"]["rate_sensitivity"] = {"factors": [3], "layers": ["best"]}
+    jobs = planned(settings)
+    ready = {"data/tiny/problems.json", "data/tiny/jobs/base.trained.json", "data/tiny/learning_rate.json"}
+    waiting = {
+        job.rpartition("/")[2].removesuffix(".trained.json"): inputs - ready
+        for job, inputs in jobs.items()
+        if job.endswith(".trained.json") and ready < inputs
+    }
+    assert waiting.keys() == {"boost-best1-s0", "only-worst1-s0", "rate-x3-best-1-s0"}
+    assert all(inputs == {"data/tiny/ranking.json"} for inputs in waiting.values())
+    for job in ("middle1-s0", "spread1-s0", "random1-d0-s0+d1-s0"):
+        assert jobs[f"data/tiny/jobs/{job}.trained.json"] == ready
+    for job in (*waiting, "middle1-s0", "random1-d0-s0+d1-s0"):
+        assert f"data/tiny/jobs/{job}.evaluated.json" in jobs["data/tiny/analysis.json"]
 
 
 def asked(output: str, rule: str) -> dict[str, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from onelayer.grid import Run
 from onelayer.lora import adapter_names, base_name
@@ -90,14 +91,22 @@ def trained_names(model: nn.Module, run: Run) -> frozenset[str]:
     """
     if run.lora is not None:
         return adapter_names(model, run.lora)
-    if run.best and not run.layers:
-        raise AdaptationError(f"{run.name}: its layer is not known yet")
-    names = frozenset(name for name, _ in model.named_parameters())
-    if not run.layers:
-        return names
+    if run.ranked is not None and not run.layers:
+        raise AdaptationError(f"{run.name}: its layers are not known yet")
+    if run.boost is not None or not run.layers:
+        return frozenset(name for name, _ in model.named_parameters())
+    return _names_of(model, run.layers)
+
+
+def boosted_names(model: nn.Module, run: Run) -> frozenset[str]:
+    """The names of the parameters that train at a multiple of the rate: those of a boost's layers, else none."""
+    return frozenset() if run.boost is None else _names_of(model, run.layers)
+
+
+def _names_of(model: nn.Module, layers: Sequence[int]) -> frozenset[str]:
     prefixes = block_prefixes(model)
-    chosen = tuple(prefixes[layer] for layer in run.layers)
-    return frozenset(name for name in names if name.startswith(chosen))
+    chosen = tuple(prefixes[layer] for layer in layers)
+    return frozenset(name for name, _ in model.named_parameters() if name.startswith(chosen))
 
 
 def apply_adaptation(model: nn.Module, run: Run) -> frozenset[str]:
@@ -127,10 +136,56 @@ def check_trainable(model: nn.Module, optimizer: torch.optim.Optimizer, names: f
             )
 
 
+def boost_rates(model: nn.Module, optimizer: torch.optim.Optimizer, boosted: frozenset[str], factor: float) -> None:
+    """Give parameters a multiple of the rate: each group of the optimizer keeps the others, and a new one takes them.
+
+    A new group has its old group's other settings, weight decay among them. A schedule that is made afterwards scales
+    every group from its own rate.
+
+    Args:
+        model: whose parameters the optimizer holds.
+        optimizer: before its first step, and before its schedule is made.
+        boosted: the parameters' names.
+        factor: of the rate (arXiv 2607.01232, the strategy Boost: 2).
+    """
+    chosen = {id(parameter) for name, parameter in model.named_parameters() if name in boosted}
+    for group in list(optimizer.param_groups):
+        faster = [parameter for parameter in group["params"] if id(parameter) in chosen]
+        if faster:
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) not in chosen]
+            optimizer.add_param_group({**group, "params": faster, "lr": group["lr"] * factor})
+
+
+def check_rates(
+    model: nn.Module, optimizer: torch.optim.Optimizer, rate: float, boosted: frozenset[str], factor: float
+) -> dict[str, int]:
+    """Assert, before a run trains, that every parameter's rate is the one that the adaptation says.
+
+    Args:
+        model: whose parameters the optimizer holds.
+        optimizer: before its schedule is made.
+        rate: of all parameters but the boosted.
+        boosted: the names of those at a multiple of it.
+        factor: the multiple.
+
+    Returns how many weights train at each rate. Raises AdaptationError where a parameter has another.
+    """
+    rates = {id(parameter): group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
+    weights: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in rates:
+            continue
+        found, expected = rates[id(parameter)], rate * factor if name in boosted else rate
+        if found != expected:
+            raise AdaptationError(f"{name}: found the learning rate {found:g}, expected {expected:g}")
+        weights[f"{found:g}"] = weights.get(f"{found:g}", 0) + parameter.numel()
+    return weights
+
+
 def has_gradient_history(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> bool:
     """Tell whether a parameter ever had a gradient other than zero, by Adam's second moment."""
     second_moment = optimizer.state.get(parameter, {}).get("exp_avg_sq")
-    return second_moment is not None and bool(second_moment.any())
+    return second_moment is not None and bool(whole(second_moment).any())
 
 
 def tensor_hashes(model: nn.Module) -> dict[str, str]:
@@ -144,8 +199,13 @@ def tensor_hashes(model: nn.Module) -> dict[str, str]:
     return {name: _hash(tensor) for name, tensor in {**dict(model.named_parameters()), **buffers}.items()}
 
 
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as it is; gathered from all processes, who must all ask for it, where each holds a share of it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 def _hash(tensor: torch.Tensor) -> str:
-    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    plain = whole(tensor.detach()).cpu().contiguous().reshape(-1).view(torch.uint8)
     return hashlib.sha256(plain.numpy()).hexdigest()  # type: ignore[arg-type]
 
 

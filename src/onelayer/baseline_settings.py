@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from onelayer.settings import PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.settings import PositiveFloat, PositiveInt, Settings, no_repeats, times
 
 Rates = Annotated[tuple[PositiveFloat, ...], Field(min_length=1), AfterValidator(no_repeats)]
 _Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)]
@@ -49,7 +49,7 @@ class LoraRuns(Settings):
         """The learning rates to search: those given, or the full run's times the factor, to twelve digits."""
         if self.learning_rates is not None:
             return self.learning_rates
-        return tuple(float(f"{self.rate_factor * rate:.12g}") for rate in of_full)
+        return tuple(times(rate, self.rate_factor) for rate in of_full)
 
 
 class TunedLayers(Settings):

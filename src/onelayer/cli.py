@@ -31,6 +31,7 @@ StudyNames = Annotated[
     list[str] | None, typer.Argument(metavar="[STUDY]...", help="Default: the active studies of params.yaml.")
 ]
 RunNames = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Such as full-s0 or layer-07-s1.")]
+RemoteName = Annotated[str | None, typer.Option("--remote", "-r", help="One of DVC's remotes. Default: its default.")]
 JobName = Annotated[
     str | None,
     typer.Option("--job", help="Do a job of the graph: runs that share a process; leaves its receipt."),
@@ -80,10 +81,24 @@ def calibrate(
 
 
 @app.command()
-def status(studies: StudyNames = None) -> None:
-    """Show where every run stands: step, reward and time left of those at work, scores of those done."""
-    from onelayer.overview import print_status
+def status(
+    studies: StudyNames = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show, anew all the time, the runs at work and those that stopped or failed."),
+    ] = False,
+    every: Annotated[
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="With --watch: how often. Default: 5.")
+    ] = None,
+) -> None:
+    """Show where every run stands: step, reward and time left of those at work, scores of those done, errors."""
+    from onelayer.watch import print_status, watch_status
 
+    if watch:
+        watch_status(_studies(studies), every or 5.0)
+        return
+    if every:
+        raise UserError("status: --every belongs to --watch")
     print_status(_studies(studies))
 
 
@@ -136,6 +151,16 @@ def evaluate(study: StudyName, runs: RunNames = None, job: JobName = None) -> No
 
 
 @app.command()
+def weigh(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
+    """Measure how far trained runs moved the weights, by layer and matrix."""
+    from onelayer.config import load_study
+    from onelayer.phases import weigh_phase
+
+    settings = load_study(study)
+    weigh_phase(settings, _chosen(settings, runs, job, "weigh"), job)
+
+
+@app.command()
 def suite(study: StudyName, runs: RunNames = None, job: JobName = None) -> None:
     """Score runs on the benchmarks of the study's evaluation suite."""
     from onelayer.config import load_study
@@ -168,7 +193,7 @@ def choose_rate(
 
 @app.command()
 def rank(study: StudyName) -> None:
-    """Rank the layers by their scores on select, for runs that train the best one."""
+    """Rank the layers by their scores on select, for runs that take their layers from the ranking."""
     from onelayer.config import load_study
     from onelayer.search import rank_layers
 
@@ -233,8 +258,20 @@ def summary() -> None:
 
 
 @app.command()
-def verify(studies: StudyNames = None) -> None:
+def verify(
+    studies: StudyNames = None,
+    recorded: Annotated[
+        bool,
+        typer.Option("--recorded", help="Check what dvc.lock is about to record in git instead, and change nothing."),
+    ] = False,
+) -> None:
     """Hash every checkpoint and record against its manifest, so that the graph makes damaged ones again."""
+    if recorded:
+        from onelayer.versions import recorded_faults
+
+        if faults := recorded_faults([study.name for study in _studies(studies)]):
+            raise UserError("\n".join(faults))
+        return
     from onelayer.phases import verify as check
 
     for study in _studies(studies):
@@ -243,6 +280,33 @@ def verify(studies: StudyNames = None) -> None:
             print(f"{line}; the run will be made again")
         if not found:
             print(f"{study.name}: every file is as its manifest says")
+
+
+@app.command()
+def commit(studies: StudyNames = None) -> None:
+    """Record finished studies with DVC; refuse any that is not, file by file, what its settings ask for."""
+    from onelayer.versions import commit as record
+
+    for line in record([study.name for study in _studies(studies)]):
+        print(line)
+
+
+@app.command()
+def push(remote: RemoteName = None) -> None:
+    """Send what is recorded to DVC's remote, after hashing it."""
+    from onelayer.versions import push as send
+
+    for line in send(remote):
+        print(line)
+
+
+@app.command()
+def pull(remote: RemoteName = None) -> None:
+    """Fetch what is recorded from DVC's remote and put it in place, hashed; if files are missing, all the others."""
+    from onelayer.versions import pull as get
+
+    for line in get(remote):
+        print(line)
 
 
 @app.command()

@@ -42,7 +42,7 @@ def job_resources(study: Study, phase: Phase, attempt: int) -> dict[str, Resourc
         minutes = minutes * attempt
         if asked.most_minutes is not None:
             minutes = min(minutes, asked.most_minutes)
-    threads = resources.base_threads if phase == "base" else resources.threads
+    threads = {"base": resources.base_threads, "train": resources.training_threads}.get(phase, resources.threads)
     uses_devices = job_gpus(study, phase) > 0
     return {
         "slurm_partition": asked.partition,

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from onelayer.settings import PositiveInt, Settings
 
-Phase = Literal["prepare", "base", "train", "evaluate", "suite", "analyze"]
+Phase = Literal["prepare", "base", "train", "evaluate", "weigh", "suite", "analyze"]
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,-]*$")]
 
@@ -52,9 +52,9 @@ class ClusterSettings(Asked):
 
     Attributes:
         minutes: a time limit is always asked for, as many clusters refuse a job without one.
-        together: a run's training, evaluation and suite are one job of Slurm, for work that takes less time than it
+        together: what is done of a run is one job of Slurm, from training on, for work that takes less time than it
             waits in the queue.
-        prepare, base, train, evaluate, suite, analyze: of one phase.
+        prepare, base, train, evaluate, weigh, suite, analyze: of one phase.
     """
 
     minutes: PositiveInt | None = 120
@@ -63,6 +63,7 @@ class ClusterSettings(Asked):
     base: Asked = Asked()
     train: Asked = Asked()
     evaluate: Asked = Asked()
+    weigh: Asked = Asked()
     suite: Asked = Asked()
     analyze: Asked = Asked()
 

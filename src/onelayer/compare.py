@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from onelayer.analysis.correlation import Ranking, correlate
-from onelayer.config import Study, load_study, study_file
+from onelayer.config import study_file
 from onelayer.errors import UserError
-from onelayer.grid import layer_name, layer_runs
-from onelayer.prepare import read_problems
-from onelayer.records import aligned, problem_means, read_records
-from onelayer.store import REPORTS, analysis_file, problems_file, read_json, write_json
+from onelayer.grid import layer_name
+from onelayer.pairs import BETWEEN, correlations
+from onelayer.published import published_metrics, shown_published
+from onelayer.store import REPORTS, analysis_file, read_json, write_json
 
 METRICS = REPORTS / "metrics.json"
-# The one key of metrics.json that is no study; inside it, a pair is named by its studies with this between.
+# The keys of metrics.json that are no study of ours, and what they hold.
 CORRELATIONS = "correlations"
-_BETWEEN = "~"
-# Of two layers, rho can only be −1 or 1.
-_FEWEST_LAYERS = 3
+PUBLISHED = "published"
+_TAKEN = {CORRELATIONS: "the correlations between studies", PUBLISHED: "what others published"}
 
 
 def read_analysis(study: str) -> dict[str, Any]:
@@ -33,15 +30,18 @@ def read_analysis(study: str) -> dict[str, Any]:
 def compare(studies: Sequence[str]) -> Path:
     """Write reports/metrics.json, every undefined figure as null.
 
-    Raises UserError where a study has no analysis or records, or the one name that is taken.
+    Raises UserError where a study has no analysis or records, or a name that is taken, or where a published study that
+    is to stand beside them cannot be read.
     """
-    if CORRELATIONS in studies:
-        raise UserError(
-            f"{study_file(CORRELATIONS)}: found a study named {CORRELATIONS!r}, expected another name: in {METRICS}"
-            " this one holds the correlations between studies"
-        )
+    for name, held in _TAKEN.items():
+        if name in studies:
+            raise UserError(
+                f"{study_file(name)}: found a study named {name!r}, expected another name: in {METRICS} this one holds"
+                f" {held}"
+            )
+    published = published_metrics(shown_published())
     metrics = {study: study_metrics(read_analysis(study)) for study in studies}
-    write_json(METRICS, metrics | {CORRELATIONS: correlations(studies)})
+    write_json(METRICS, metrics | {CORRELATIONS: correlations(studies)} | ({PUBLISHED: published} if published else {}))
     return METRICS
 
 
@@ -50,14 +50,18 @@ def headlines() -> list[str]:
     lines = []
     metrics = read_json(METRICS, "onelayer compare")
     pairs = metrics.pop(CORRELATIONS, {})
+    metrics.pop(PUBLISHED, None)
     for study, figures in metrics.items():
         full, best = figures["full"], figures["best_layer"]
         gain = f"full gain {full['gain']:.3f} ({full['gain_low']:.3f} to {full['gain_high']:.3f})"
-        if best["contribution"] is None:
-            lines.append(f"{study}: {gain}, not clearly above zero: contributions are undefined")
+        name = f"{study} ({figures['missing_runs']} runs missing)" if "missing_runs" in figures else study
+        if full["gain_low"] <= 0:
+            lines.append(f"{name}: {gain}, not clearly above zero: contributions are undefined")
+        elif best["layer"] is None:
+            lines.append(f"{name}: {gain}; no layer is done yet")
         else:
             lines.append(
-                f"{study}: {gain}; layer {best['layer']} alone carries {best['contribution']:.2f} of it"
+                f"{name}: {gain}; layer {best['layer']} alone carries {best['contribution']:.2f} of it"
                 f" ({best['low']:.2f} to {best['high']:.2f})"
             )
     for pair, figures in pairs.items():
@@ -72,8 +76,8 @@ def headlines() -> list[str]:
 
 
 def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
-    """A study's headline figures, all measured on ``report``."""
-    best = analysis["best_layer"]
+    """A study's headline figures, all measured on ``report``; null where a study, or what is done of it, has none."""
+    best = analysis["best_layer"] or {"layer": None, "score": {"value": None}, "contribution": None}
     found = best["contribution"] or {"value": None, "low": None, "high": None}
     return {
         "base": {"score": analysis["base"]["value"]},
@@ -95,23 +99,36 @@ def study_metrics(analysis: dict[str, Any]) -> dict[str, Any]:
             for row in analysis["layers"]
         },
         **_baselines(analysis),
+        **({"missing_runs": len(analysis["missing"])} if analysis["missing"] else {}),
+        **_strategies(analysis),
     }
 
 
 def _baselines(analysis: dict[str, Any]) -> dict[str, Any]:
     """What each baseline scored and its share of the gain; nothing where the study has none."""
-    figures = {}
-    for row in analysis["baselines"]:
-        if row["search"] is None:  # full training and the best layer, which stand above
-            continue
-        found = row["contribution"] or {"value": None, "low": None, "high": None}
-        figures[row["name"]] = {
-            "score": row["score"]["value"],
-            "share_of_gain": found["value"],
-            "low": found["low"],
-            "high": found["high"],
-        }
+    # Full training and the best layer have no search of their own, and stand above.
+    figures = {row["name"]: _share(row) for row in analysis["baselines"] if row["search"] is not None}
     return {"baselines": figures} if figures else {}
+
+
+def _strategies(analysis: dict[str, Any]) -> dict[str, Any]:
+    """What each strategy scored and its share of the gain, and how far another rate moves C; nothing without runs."""
+    figures: dict[str, Any] = {}
+    if analysis["strategies"]:
+        figures["strategies"] = {row["name"]: _share(row) for row in analysis["strategies"]}
+    if analysis["rate_sensitivity"] is not None:
+        figures["rate_sensitivity"] = {"largest_move": analysis["rate_sensitivity"]["largest_move"]}
+    return figures
+
+
+def _share(row: dict[str, Any]) -> dict[str, Any]:
+    found = row["contribution"] or {"value": None, "low": None, "high": None}
+    return {
+        "score": row["score"]["value"],
+        "share_of_gain": found["value"],
+        "low": found["low"],
+        "high": found["high"],
+    }
 
 
 def read_correlations(studies: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -120,123 +137,6 @@ def read_correlations(studies: Sequence[str]) -> dict[tuple[str, str], dict[str,
     found = read_json(METRICS, made_by).get(CORRELATIONS, {})
     pairs = list(combinations(studies, 2))
     for pair in pairs:
-        if _BETWEEN.join(pair) not in found:
-            raise UserError(f"{METRICS}: found no figures of {_BETWEEN.join(pair)}; `{made_by}` makes them")
-    return {pair: found[_BETWEEN.join(pair)] for pair in pairs}
-
-
-def correlations(studies: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The rank correlation of every pair of studies, by name such as ``micro-math~micro-code``.
-
-    A pair that cannot be correlated has null figures and a reason in words. Raises UserError where a study
-    has no analysis or its records are missing.
-    """
-    settings = {name: load_study(name) for name in studies}
-    found = {name: read_analysis(name) for name in studies}
-    ranking = cache(lambda name: read_ranking(settings[name]))  # no records are read unless a pair needs them
-    pairs = {}
-    for names in combinations(settings, 2):
-        both = [settings[name] for name in names]
-        analyses = [found[name] for name in names]
-        layers = sorted(set.intersection(*({row["layer"] for row in one["layers"]} for one in analyses)))
-        figures: dict[str, Any] = {
-            "kind": _kind(*both),
-            "layers": len(layers),
-            "spearman": None,
-            "low": None,
-            "high": None,
-            "p": None,
-            "kendall": None,
-            "kendall_low": None,
-            "kendall_high": None,
-            "ceiling": None,
-            "reliability": dict.fromkeys(names),
-            "confidence": max(one.analysis.confidence for one in both),
-            "shared_problems": None,
-            "paired": None,
-            "same_base": len({one["provenance"]["fingerprints"]["base"] for one in analyses}) == 1,
-            "reason": _reason(analyses, len(layers)),
-        }
-        if figures["reason"] is None:
-            figures |= _figures(
-                [ranking(name) for name in names],
-                layers,
-                max(one.analysis.resamples for one in both),
-                figures["confidence"],
-            )
-        pairs[_BETWEEN.join(names)] = figures
-    return pairs
-
-
-def read_ranking(study: Study) -> Ranking:
-    """Read what a study's records say of its layers on ``report``.
-
-    Raises UserError where records or problems are missing, or do not belong together.
-    """
-    arms: dict[int, list[Any]] = {}
-    for run in layer_runs(study):
-        means = problem_means(read_records(study.name, run.name), "report")
-        arms.setdefault(run.layers[0], []).append(means)
-    first = arms[study.layers[0]][0]
-    prompts = {problem.id: problem.prompt for problem in read_problems(study, "report")}
-    unknown = [one for one in first.index if one not in prompts]
-    if unknown:
-        raise UserError(
-            f"{problems_file(study.name, 'report')}: expected the problems of the records, found none with the id"
-            f" {unknown[0]!r}; evaluate the study again"
-        )
-    return Ranking(
-        study=study.name,
-        seed=study.seed,
-        seeds=study.runs.seeds,
-        problems=tuple((str(one), prompts[one]) for one in first.index),
-        runs={layer: aligned([first, *arm])[1:] for layer, arm in arms.items()},
-    )
-
-
-def _kind(first: Study, second: Study) -> str:
-    crossed = [
-        what
-        for what, differs in (
-            ("cross-domain", first.task.kind != second.task.kind),
-            ("cross-algorithm", first.algorithm != second.algorithm),
-        )
-        if differs
-    ]
-    return " and ".join(crossed) or "same domain and algorithm"
-
-
-def _reason(analyses: list[dict[str, Any]], shared: int) -> str | None:
-    """Why a pair cannot be correlated, as far as the analyses tell."""
-    undefined = [one["study"] for one in analyses if not one["defined"]]
-    if undefined:
-        return f"contributions are undefined in {' and '.join(undefined)}, for the full gain is not clearly above zero"
-    depths = [one["layers_of_model"] for one in analyses]
-    if depths[0] != depths[1]:
-        return f"the models differ in depth ({depths[0]} and {depths[1]} layers), so no layer of one is the other's"
-    if shared < _FEWEST_LAYERS:
-        return f"the studies share {shared} scanned layers, fewer than {_FEWEST_LAYERS}"
-    return None
-
-
-def _figures(rankings: list[Ranking], layers: list[int], resamples: int, confidence: float) -> dict[str, Any]:
-    first, second = rankings
-    shared: dict[str, Any] = {
-        "shared_problems": len({*first.problems} & {*second.problems}),
-        "paired": first.problems == second.problems,
-    }
-    tied = [one.study for one in rankings if one.ties(layers)]
-    if tied:
-        return shared | {"reason": f"all layers score alike in {' and '.join(tied)}, so there is no ranking"}
-    found = correlate(first, second, layers, resamples, confidence)
-    return shared | {
-        "spearman": found.spearman.value,
-        "low": found.spearman.low,
-        "high": found.spearman.high,
-        "p": found.p,
-        "kendall": found.kendall.value,
-        "kendall_low": found.kendall.low,
-        "kendall_high": found.kendall.high,
-        "ceiling": found.ceiling,
-        "reliability": {one.study: found.reliability[one.study] for one in rankings},
-    }
+        if BETWEEN.join(pair) not in found:
+            raise UserError(f"{METRICS}: found no figures of {BETWEEN.join(pair)}; `{made_by}` makes them")
+    return {pair: found[BETWEEN.join(pair)] for pair in pairs}

@@ -27,6 +27,7 @@ from onelayer.cluster_settings import ClusterSettings
 from onelayer.errors import UserError
 from onelayer.model_settings import ModelSettings
 from onelayer.settings import NonNegativeFloat, PositiveFloat, PositiveInt, Settings, no_repeats
+from onelayer.strategy_settings import RateSensitivity, Strategies, check_strategies
 from onelayer.suite.benchmarks import Benchmark, Suite
 from onelayer.task_settings import WITH_CORPUS, WORLDS, TaskSettings
 from onelayer.training_settings import Training
@@ -42,7 +43,7 @@ def _all_or_list(value: Any) -> Any:
 
 
 class Runs(Settings):
-    """Which runs the study has: the seeds of every adaptation, the layers trained alone, the search, the baselines."""
+    """Which runs the study has: the seeds of every adaptation, the layers trained alone, and what stands beside."""
 
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(no_repeats)] = (
         0,
@@ -59,6 +60,8 @@ class Runs(Settings):
     ] = (0,)
     lora: LoraRuns | None = None
     tuned_layers: TunedLayers | None = None
+    strategies: Strategies | None = None
+    rate_sensitivity: RateSensitivity | None = None
 
 
 class Evaluation(Settings):
@@ -85,16 +88,35 @@ class Grading(Settings):
     failures: Literal["stop", "count"] = "stop"
 
 
+class Ensemble(Settings):
+    """How many single-layer models vote together, those ranked highest on ``select``; fewer where fewer are there."""
+
+    layers: int = Field(7, ge=2)
+
+
 class Analysis(Settings):
     """The statistics' own settings; a change here samples and trains nothing."""
 
     resamples: int = Field(2000, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
+    ensemble: Ensemble = Ensemble()
+
+
+class Distributed(Settings):
+    """One run trained by several processes on one machine, each on a device of its own where there are GPUs.
+
+    ``ddp`` keeps the whole model in each and averages gradients; ``fsdp`` (version 2) shares out the weights of the
+    training pass, the gradients and the optimizer's state.
+    """
+
+    processes: int = Field(ge=2)
+    strategy: Literal["ddp", "fsdp"] = "ddp"
 
 
 class Resources(Settings):
     """What a job asks of the machine; none of it changes a result's meaning, so none is fingerprinted.
 
+    Of a run that several processes train, ``threads`` are those of each, ``memory_mb`` and ``worlds`` those of all.
     ``gpus`` is how many devices a job has for itself; of 0, it takes what it finds.
     """
 
@@ -106,6 +128,13 @@ class Resources(Settings):
     save_every_seconds: NonNegativeFloat = 300
     worlds: PositiveInt = 32
     cluster: ClusterSettings = ClusterSettings()
+    report_to: Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], AfterValidator(no_repeats)] = ()
+    distributed: Distributed | None = None
+
+    @property
+    def training_threads(self) -> int:
+        """Threads of all processes that train a run."""
+        return self.threads * (1 if self.distributed is None else self.distributed.processes)
 
 
 class Generation(Settings):
@@ -114,7 +143,7 @@ class Generation(Settings):
     Attributes:
         backend: ``vllm`` is another sampler with other draws, and needs a CUDA device.
         batch_size: answers that transformers samples at once in training, all of a batch where not given; each takes
-            the memory of its keys and values.
+            the memory of its keys and values. Of several processes, those of each.
         mode: whether vLLM runs in the same process, or on the server at ``server``.
         memory_share: of the device's memory, that a colocated vLLM may take.
         max_logprob_difference: mean difference a token, in nats, between vLLM's log-probabilities and the model's,
@@ -213,6 +242,29 @@ class Study(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _processes_share_a_run(self) -> Self:
+        distributed = self.resources.distributed
+        if distributed is None:
+            return self
+        rows = self.training.microbatch_rows
+        if rows % distributed.processes:
+            raise ValueError(
+                f"resources.distributed.processes: found {distributed.processes}; expected a divisor of {rows}, the"
+                " responses that all processes together take in one forward and backward pass (training.microbatch;"
+                " where not given, a whole mini-batch)"
+            )
+        if self.generation.backend == "vllm":
+            raise ValueError(
+                "resources.distributed: several processes sample with transformers, found generation.backend: vllm"
+            )
+        if distributed.strategy == "fsdp" and self.runs.lora is not None:
+            raise ValueError(
+                "resources.distributed.strategy: found fsdp; the adapters of runs.lora are trained with ddp, or by one"
+                " process"
+            )
+        return self
+
     @property
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
@@ -260,6 +312,9 @@ class ReportOptions(Settings):
 
     title: str = "How much of reinforcement learning's gain can one layer carry?"
     decimals: int = Field(3, ge=1, le=6)
+    published: Literal["all"] | Annotated[tuple[str, ...], AfterValidator(no_repeats)] = Field(
+        "all", description="Which files of studies/published stand beside the studies: all, or a list of names."
+    )
 
 
 class Params(Settings):
@@ -275,7 +330,8 @@ def study_file(name: str) -> Path:
     return STUDIES_FOLDER / f"{name}.yaml"
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a file of settings. Raises UserError where it is not there, or is no YAML mapping."""
     try:
         content = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except FileNotFoundError:
@@ -295,7 +351,8 @@ _KINDS = {get_args(one.model_fields["kind"].annotation)[0] for one in _KINDED}
 _BRANCH = re.compile(r"^(literal\[|tuple\[|function-)")
 
 
-def _validated(build: type[S], content: dict[str, Any], path: Path) -> S:
+def validated(build: type[S], content: dict[str, Any], path: Path) -> S:
+    """Build typed settings. Raises UserError with a line for every key that is not as expected."""
     try:
         return build(**content)
     except ValidationError as error:
@@ -331,7 +388,7 @@ def _one_line_each(error: ValidationError, path: Path) -> list[str]:
 
 def load_params() -> Params:
     """Read params.yaml. Raises UserError where it cannot be read or holds something unexpected."""
-    return _validated(Params, _read_yaml(PARAMS_FILE), PARAMS_FILE)
+    return validated(Params, read_yaml(PARAMS_FILE), PARAMS_FILE)
 
 
 def load_study(name: str) -> Study:
@@ -340,11 +397,16 @@ def load_study(name: str) -> Study:
     Raises UserError where a file cannot be read, a key is unknown or a value impossible.
     """
     path = study_file(name)
-    own = _read_yaml(path)
+    if path.parent != STUDIES_FOLDER:
+        raise UserError(f"{path}: found a folder in the study's name, expected a file of {STUDIES_FOLDER}/ itself")
+    own = read_yaml(path)
     if "name" in own:
         raise UserError(f"{path}: name: unknown key (a study is named by its file)")
     merged = OmegaConf.to_container(OmegaConf.merge(load_params().defaults, own))
     assert isinstance(merged, dict)
-    study = _validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
-    _ = study.layers, study.tuned_layers  # a layer beyond the model is refused here, before anything is written
+    study = validated(Study, {**{str(key): value for key, value in merged.items()}, "name": name}, path)
+    # A layer beyond the model is refused here, before anything is written.
+    scanned, _ = study.layers, study.tuned_layers
+    runs, depth = study.runs, study.model.layer_count()
+    check_strategies(str(path), runs.strategies, runs.rate_sensitivity, scanned, depth, runs.seeds)
     return study

@@ -134,16 +134,16 @@ class Trained:
 def trained_part(shape: Shape, run: Run) -> Trained:
     """What a run trains: adapters, blocks, or everything (embeddings are looked up, and cost nothing but the head).
 
-    Adapters on named targets are counted as on every linear map, and the best layer, while it is not known, as the
-    lowest one: each the most that it can be.
+    Adapters on named targets are counted as on every linear map, and layers that a ranking chooses, while it is not
+    known, as the lowest ones: each the most that it can be.
     """
     block = 2 * shape.active_block_weights
     if run.lora is not None:
         weights = shape.layers * run.lora.rank * shape.block_edges
         return Trained(weights, shape.layers, 2 * weights)
-    if run.best and not run.layers:
-        run = replace(run, layers=(0,))
-    if run.layers:
+    if run.ranked is not None and not run.layers:
+        run = replace(run, layers=tuple(range(run.ranked.count)))
+    if run.layers and run.boost is None:
         weights = len(run.layers) * shape.block_weights
         return Trained(weights, shape.layers - min(run.layers), len(run.layers) * block)
     return Trained(shape.weights, shape.layers, shape.layers * block + 2 * shape.table_weights)

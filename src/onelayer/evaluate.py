@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 
+from onelayer.base import base_folder
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.manifest import EVALUATION_MANIFEST, Meter, damage, read_manifest, write_manifest
-from onelayer.models import adapt, base_folder, load_base, load_tokenizer
+from onelayer.models import adapt, load_base, load_tokenizer
 from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
+from onelayer.progress import tell
 from onelayer.prompting import end_ids, prompt_tokens
 from onelayer.records import read_records, summarize, write_records
 from onelayer.rl.episodes import Arena
@@ -27,10 +32,12 @@ from onelayer.rl.rollout import Decoding, generate
 from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
-from onelayer.store import ADAPTED, RECORDS, SCORES, run_folder, write_json
+from onelayer.store import ADAPTED, RECORDS, SCORES, run_folder, work_folder, write_json
 from onelayer.tasks import make_agent_task, make_task
 from onelayer.tasks.contract import Problem
 from onelayer.training import use_threads
+
+_SECONDS_BETWEEN_WORDS = 5.0
 
 
 def evaluate_run(study: Study, run: Run) -> None:
@@ -121,6 +128,11 @@ class Asked:
         return self.temperature is None
 
     @property
+    def folder(self) -> Path:
+        """Where word of how far it is lies, for who watches."""
+        return work_folder(self.study.name, self.run.name) / "evaluation"
+
+    @property
     def decoding(self) -> str:
         """How the answers are drawn, as records name it."""
         return "greedy" if self.greedy else "sample"
@@ -187,7 +199,12 @@ def sampled_answers(
     order = sorted(range(len(problems)), key=lambda index: len(prompts[index]))
     wanted = [(index, sample) for index in order for sample in range(asked.samples)]
     made: list[tuple[int, int, list[int]]] = []
+    began = last = time.monotonic()
     for start in range(0, len(wanted), study.evaluation.batch_size):
+        if start and time.monotonic() - last >= _SECONDS_BETWEEN_WORDS:
+            last = time.monotonic()
+            left = (last - began) / start * (len(wanted) - start)
+            tell(asked.folder, f"sampling {asked.split}, {asked.decoding}", start, len(wanted), left)
         batch = wanted[start : start + study.evaluation.batch_size]
         seeds = None if asked.greedy else [asked.seed(index, sample) for index, sample in batch]
         with torch.autocast(model.device.type, torch.bfloat16, enabled=study.model.precision == "bfloat16"):
@@ -197,6 +214,7 @@ def sampled_answers(
             else:
                 answers, _ = sampler.generate(model, batch_prompts, decoding, seeds)
         made += [(index, sample, answer) for (index, sample), answer in zip(batch, answers, strict=True)]
+    shutil.rmtree(asked.folder, ignore_errors=True)
     made.sort(key=lambda row: row[:2])
     texts = tokenizer.batch_decode([answer for _, _, answer in made], skip_special_tokens=True)
     grades = grader.grade([(problems[index], text) for (index, _, _), text in zip(made, texts, strict=True)])

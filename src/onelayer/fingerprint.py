@@ -25,7 +25,8 @@ BASE_RECIPE = 1
 TRAIN_RECIPE = 2
 EVALUATE_RECIPE = 2
 SUITE_RECIPE = 1
-ANALYSIS_RECIPE = 3
+WEIGH_RECIPE = 1
+ANALYSIS_RECIPE = 5
 # The rules by which mathematics and options are judged (docs/method.md).
 RULES_RECIPE = 1
 
@@ -81,6 +82,8 @@ def training_settings(study: Study, run: Run) -> Payload:
         "training": _changed(study.training, exclude={"learning_rates"}),
         "grading": _grading_settings(study),
     }
+    if run.boost is not None:
+        payload["boost"] = run.boost
     if run.lora is not None:
         targets = run.lora.targets
         payload["lora"] = {
@@ -158,6 +161,11 @@ def _grading_settings(study: Study) -> Payload:
         case world:
             payload["world"] = _changed(world, exclude={"sizes", "careless", "path", "call_seconds"})
     return payload
+
+
+def weighing_payload(weights_sha: str, base_sha: str) -> Payload:
+    """All that decides a run's change of weights: what it trained, and what it started from."""
+    return {"recipe": WEIGH_RECIPE, "weights": weights_sha, "base": base_sha}
 
 
 def suite_settings(study: Study, run: Run, benchmark: Benchmark) -> Payload:

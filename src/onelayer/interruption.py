@@ -57,6 +57,11 @@ def listening() -> Iterator[None]:
         _stop.signalled, _stop.deadline = False, None
 
 
+def ask_to_stop() -> None:
+    """Ask this process to stop, as SIGTERM does."""
+    _stop.signalled = True
+
+
 def reason_to_stop(seconds_to_next: float = 0.0) -> str | None:
     """Say why the work should save and stop now; None where it can go on.
 

@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +21,7 @@ from onelayer.store import file_sha256, write_json
 
 RUN_MANIFEST = "manifest.json"
 EVALUATION_MANIFEST = "evaluation.json"
+WEIGHING_MANIFEST = "weighing.json"
 
 # What can change a result's digits: named in every manifest.
 _DISTRIBUTIONS = (
@@ -55,7 +57,7 @@ class Manifest(BaseModel):
             repository and commit ``details`` names).
         wall_seconds: the time spent, over every start.
         peak_memory_bytes: the largest resident set of the process during the work; on a GPU, the largest
-            amount that torch had allocated there.
+            amount that torch had allocated there. Of several processes, the largest of one.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -181,6 +183,12 @@ def git_commit() -> str | None:
     return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
 
 
+def _cuda() -> Any:
+    """Torch's view of the GPU that this process has taken into use; None where it has none, and without torch."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
+
+
 class Meter:
     """Measure a stretch of work: wall seconds, and the peak memory of the process from here on."""
 
@@ -192,6 +200,8 @@ class Meter:
             self._can_reset = True
         except OSError:
             self._can_reset = False
+        if (cuda := _cuda()) is not None:
+            cuda.reset_peak_memory_stats()
 
     @property
     def seconds(self) -> float:
@@ -200,7 +210,12 @@ class Meter:
 
     @property
     def peak_memory_bytes(self) -> int:
-        """The largest resident set since the start (since the process began, where that cannot be reset)."""
+        """The largest resident set since the start (since the process began, where that cannot be reset).
+
+        Where work is done on a GPU, the largest amount that torch had allocated there.
+        """
+        if (cuda := _cuda()) is not None:
+            return int(cuda.max_memory_allocated())
         if self._can_reset:
             for line in Path("/proc/self/status").read_text().splitlines():
                 if line.startswith("VmHWM:"):

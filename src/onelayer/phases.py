@@ -6,18 +6,20 @@ even imported; its receipt is written again all the same, for the graph deletes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from onelayer.cluster import job_gpus
 from onelayer.cluster_settings import Phase
 from onelayer.config import Study
 from onelayer.devices import take_devices
 from onelayer.errors import UserError
-from onelayer.grid import BASE, Run, jobs
+from onelayer.grid import BASE, Run, is_weighed, jobs
 from onelayer.interruption import check, listening
-from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, read_manifest
+from onelayer.manifest import EVALUATION_MANIFEST, RUN_MANIFEST, WEIGHING_MANIFEST, read_manifest
 from onelayer.prepare import is_prepared, prepare
+from onelayer.progress import failures_noted
 from onelayer.state import Standing, StudyState
 from onelayer.store import (
     analysis_file,
@@ -31,10 +33,15 @@ from onelayer.store import (
     write_json,
 )
 from onelayer.suite.standing import SuiteState, benchmark_manifest, scored_jobs
+from onelayer.trackers import check_trackers
 
 
 def prepare_phase(study: Study) -> None:
-    """Write the study's problems where they are not there already."""
+    """Write the study's problems where they are not there already.
+
+    Raises UserError, before anything is done, where a tracker that its training asks for is not installed.
+    """
+    check_trackers(study)
     with exclusive(study.name, "problems"):
         if is_prepared(study):
             print(f"{study.name}: the problems are there already: {prepared_receipt(study.name)}")
@@ -63,9 +70,15 @@ def base_phase(study: Study) -> None:
 
 
 def train_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
-    """Train the runs that are not trained already."""
+    """Train the runs that are not trained already. Raises UserError where a tracker asked for is not installed."""
+    check_trackers(study)
 
     def work(study: Study, run: Run) -> None:
+        if study.resources.distributed is not None:
+            from onelayer.distributed import train_together
+
+            train_together(study, run)
+            return
         from onelayer.train import train_run
 
         train_run(study, run)
@@ -87,6 +100,26 @@ def evaluate_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
     _each(study, runs, "evaluate", "evaluated", work, lambda state, run: state.evaluation(run))
     if job is not None:
         _leave_receipt(study, job, runs, "evaluated", EVALUATION_MANIFEST)
+
+
+def weigh_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
+    """Measure how far the runs moved the weights, where that is not known already.
+
+    Raises UserError for the base and the search's runs.
+    """
+    for run in runs:
+        if not is_weighed(run):
+            raise UserError(f"{study.name}/{run.name}: the base and the search's runs are not weighed")
+
+    def work(study: Study, run: Run) -> None:
+        from onelayer.weights import weigh_run
+
+        weigh_run(study, run)
+
+    # Another lock than training's: a run is weighed while its answers are sampled.
+    _each(study, runs, "weigh", "weighed", work, lambda state, run: state.weighing(run), hold=".weights")
+    if job is not None:
+        _leave_receipt(study, job, runs, "weighed", WEIGHING_MANIFEST)
 
 
 def suite_phase(study: Study, runs: Sequence[Run], job: str | None) -> None:
@@ -138,27 +171,34 @@ def verify(study: Study, thorough: bool) -> list[str]:
     whole = is_prepared(study)
     if not whole:
         prepared_receipt(study.name).unlink(missing_ok=True)
-    suite = SuiteState(study, state)
-    scored = scored_jobs(study)
-    for job in jobs(study):
-        phases = [("trained", state.training), ("evaluated", state.evaluation)]
-        if job in scored:
-            phases.append(("suite", suite.run))
-        for phase, standing_of in phases:
-            receipt = job_receipt(study.name, job.name, phase)
-            standings = {run.name: standing_of(run) for run in job.runs}
-            for run_name, standing in standings.items():
-                if "damaged: " in standing.reason:
-                    found.append(f"{study.name}/{run_name}: {standing.reason.replace('damaged: ', '')}")
-            if not receipt.exists() or not all(standing.done for standing in standings.values()):
-                receipt.unlink(missing_ok=True)
-                whole = False
+    for receipt, _, standings in phase_standings(study, state):
+        for run_name, standing in standings.items():
+            if "damaged: " in standing.reason:
+                found.append(f"{study.name}/{run_name}: {standing.reason.replace('damaged: ', '')}")
+        if not receipt.exists() or not all(standing.done for standing in standings.values()):
+            receipt.unlink(missing_ok=True)
+            whole = False
     for path in state.void_choices():
         path.unlink()
     if not whole:
         analysis_file(study.name).unlink(missing_ok=True)
         study_page(study.name).unlink(missing_ok=True)
     return found
+
+
+def phase_standings(study: Study, state: StudyState) -> Iterator[tuple[Path, str, dict[str, Standing]]]:
+    """Each job's phases: its receipt, the phase as the receipt names it, and by run where it stands."""
+    suite = SuiteState(study, state)
+    scored = scored_jobs(study)
+    for job in jobs(study):
+        phases = [("trained", state.training), ("evaluated", state.evaluation)]
+        if is_weighed(job.runs[0]):
+            phases.append(("weighed", state.weighing))
+        if job in scored:
+            phases.append(("suite", suite.run))
+        for phase, standing_of in phases:
+            receipt = job_receipt(study.name, job.name, phase)
+            yield receipt, phase, {run.name: standing_of(run) for run in job.runs}
 
 
 def _each(
@@ -168,18 +208,20 @@ def _each(
     verb: str,
     work: Callable[[Study, Run], None],
     standing_of: Callable[[StudyState, Run], Standing],
+    hold: str = "",
 ) -> None:
     for run in runs:
         name = f"{study.name}/{run.name}"
         check(name)
-        with exclusive(study.name, run.name, while_waiting=partial(check, name)):
+        with exclusive(study.name, run.name + hold, while_waiting=partial(check, name)):
             standing = standing_of(StudyState(study, thorough=True), run)
             if standing.done:
                 print(f"{name}: already {verb}", flush=True)
                 continue
             print(f"{name}: to be {verb} ({standing.reason})", flush=True)
             take_devices(job_gpus(study, phase))
-            work(study, run)
+            with failures_noted(study.name, run.name):
+                work(study, run)
             print(f"{name}: {verb}: {run_folder(study.name, run.name)}", flush=True)
 
 

@@ -14,6 +14,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.utils import is_flash_attn_2_available
 
 from onelayer.adaptation import AdaptationError, Anatomy, find_anatomy
+from onelayer.base import base_folder, base_manifest
 from onelayer.config import Study, study_file
 from onelayer.errors import UserError
 from onelayer.fetch import fetch_model
@@ -23,7 +24,7 @@ from onelayer.grid import BASE
 from onelayer.lora import check_targets
 from onelayer.manifest import Manifest, Meter, write_manifest
 from onelayer.model_settings import FolderModel, GgufModel, HubModel, PretrainedModel
-from onelayer.models import base_folder, base_manifest, model_files, move_files
+from onelayer.models import model_files, move_files
 from onelayer.prompting import prompt_tokens, stop_ids
 from onelayer.store import disk_errors, run_folder, work_folder
 

@@ -119,6 +119,10 @@ def pretrain_base(study: Study, settings: MicroModel) -> None:
         [*files, folder / HISTORY],
         callback.wall_seconds,
         callback.peak_memory_bytes,
-        {"path": str(folder), "parameters": sum(p.numel() for p in model.parameters())},
+        {
+            "path": str(folder),
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "checkpoint_bytes": sum(path.stat().st_size for path in files if path.suffix == ".safetensors"),
+        },
     )
     workplace.discard()

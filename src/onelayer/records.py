@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +36,47 @@ SCHEMA = pa.schema(
 
 def write_records(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write records atomically as Parquet."""
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    write_record_table(path, pa.Table.from_pylist(rows, schema=SCHEMA))
+
+
+def write_record_table(path: Path, table: pa.Table) -> None:
+    """Write a table of ``SCHEMA`` atomically as Parquet."""
     with replacing(path) as temporary:
         pq.write_table(table, temporary)
 
 
-def read_records(study: str, run: str) -> pd.DataFrame:
-    """Read a run's records.
+# What scores follow from: everything but the answers' own text, which is most of a file.
+SCORED = ("run", "split", "problem", "decoding", "sample", "extracted", "correct", "tokens", "clipped", "status")
+# Columns of few different values.
+_NAMES = ("run", "split", "problem", "decoding", "status")
 
-    Raises UserError where there are none or the file is not what `onelayer evaluate` writes.
+
+def read_records(study: str, run: str, columns: Sequence[str] | None = None, categories: bool = False) -> pd.DataFrame:
+    """Read a run's records; of some columns alone, where these are named.
+
+    Columns of few different values come as ``categories`` where that is asked for, which is much faster; theirs is the
+    order of the file, not of the alphabet. Raises UserError where there are no records or the file is not what
+    `onelayer evaluate` writes.
     """
-    return read_record_file(run_folder(study, run) / RECORDS, f"onelayer evaluate {study} {run}")
+    made_by = f"onelayer evaluate {study} {run}"
+    return read_record_file(run_folder(study, run) / RECORDS, made_by, columns, categories)
 
 
-def read_record_file(path: Path, made_by: str) -> pd.DataFrame:
+def read_record_file(
+    path: Path, made_by: str, columns: Sequence[str] | None = None, categories: bool = False
+) -> pd.DataFrame:
     """Read one file of records. Raises UserError, naming the command that makes it, where it is none."""
+    names = list(_NAMES) if categories else None
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path, read_dictionary=names) as file:
+            found = file.schema_arrow.names
+            table = file.read(columns=columns) if found == SCHEMA.names else None
     except FileNotFoundError:
         raise UserError(f"{path}: no records yet; `{made_by}` makes them") from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: expected Parquet, found: {error}; `{made_by}` makes it anew") from None
-    if table.schema.names != SCHEMA.names:
-        raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {table.schema.names}")
+    if table is None:
+        raise UserError(f"{path}: expected the columns {SCHEMA.names}, found {found}")
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
@@ -81,16 +101,18 @@ def judged_means(records: pd.DataFrame) -> pd.Series:
 
     Raises UserError where every answer to a problem broke.
     """
-    judged = records[records["status"] != "broken"]
-    means: pd.Series = judged.groupby("problem", sort=True)["correct"].mean()
-    lost = sorted(set(records["problem"]) - set(means.index))
-    if lost:
+    codes, problems = pd.factorize(records["problem"].to_numpy(dtype=object), sort=True)
+    judged = (records["status"] != "broken").to_numpy()
+    counts = np.bincount(codes[judged], minlength=len(problems))
+    lost = problems[counts == 0]
+    if len(lost):
         first = records.iloc[0]
         raise UserError(
             f"records of {first['run']} on {first['split']}: the judgement of every sample of problem {lost[0]} broke"
             f" ({len(lost)} such problems); evaluate the run again once what failed is mended"
         )
-    return means
+    right = np.bincount(codes[judged], weights=records["correct"].to_numpy()[judged], minlength=len(problems))
+    return pd.Series(right / counts, index=pd.Index(problems, dtype="str", name="problem"), name="correct")
 
 
 def aligned(series: list[pd.Series]) -> npt.NDArray[np.float64]:
@@ -114,23 +136,44 @@ def summarize(records: pd.DataFrame) -> dict[str, dict[str, Any]]:
     ``score`` is avg@k: the mean over problems of the share of right samples, and over the problems' sets where there
     are several (``sets`` then gives each one's own); ``greedy`` the share of right greedy
     answers, null where none could be judged. ``clipped`` and ``unparsed`` are shares of the samples, ``mean_tokens``
-    their mean length, and ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
+    their mean length, ``right_tokens`` and ``wrong_tokens`` that of the right and of the wrong ones (null of none), and
+    ``timeout``, ``crashed`` and ``broken`` the shares whose judgement came about so.
     """
+    return {split: summary for split, (summary, _) in scored(records).items()}
+
+
+@lru_cache(maxsize=8)
+def _sets(problems: tuple[str, ...]) -> ProblemSets:
+    """The sets of a split's problems, which are the same in every run of a study."""
+    return ProblemSets.of_ids(problems)
+
+
+def scored(records: pd.DataFrame) -> dict[str, tuple[dict[str, Any], pd.Series]]:
+    """By split, the scores as `summarize` gives them, and each problem's share of right samples (`problem_means`)."""
     result = {}
-    for split, part in records.groupby("split", sort=True):
-        samples = part[part["decoding"] == "sample"]
-        means = problem_means(part, str(split))
-        sets = ProblemSets.of_ids(list(means.index))
-        greedy = part[(part["decoding"] == "greedy") & (part["status"] != "broken")]
-        result[str(split)] = {
+    for split in sorted(records["split"].unique()):
+        part = records[records["split"] == split]
+        sampled = (part["decoding"] == "sample").to_numpy()
+        samples = part[sampled]
+        means = judged_means(samples)
+        sets = _sets(tuple(means.index))
+        greedy = part["correct"].to_numpy()[~sampled & (part["status"] != "broken").to_numpy()]
+        summary = {
             "score": sets.score(means.to_numpy()),
             **({"sets": sets.by_set(means.to_numpy())} if len(sets.names) > 1 else {}),
-            "greedy": float(greedy["correct"].mean()) if len(greedy) else None,
-            "problems": int(samples["problem"].nunique()),
+            "greedy": float(greedy.mean()) if len(greedy) else None,
+            "problems": len(means),
             "samples": int(samples["sample"].max()) + 1,
             "clipped": float(samples["clipped"].mean()),
             "unparsed": float(samples["extracted"].isna().mean()),
             "mean_tokens": float(samples["tokens"].mean()),
+            **_tokens_by_outcome(samples[samples["status"] != "broken"]),
             **{status: float((samples["status"] == status).mean()) for status in ("timeout", "crashed", "broken")},
         }
+        result[str(split)] = summary, means
     return result
+
+
+def _tokens_by_outcome(judged: pd.DataFrame) -> dict[str, float | None]:
+    lengths = judged.groupby("correct")["tokens"].mean().to_dict()
+    return {"right_tokens": lengths.get(True), "wrong_tokens": lengths.get(False)}

@@ -16,10 +16,12 @@ from onelayer.fingerprint import (
     evaluated_splits,
     evaluation_payload,
     training_payload,
+    weighing_payload,
 )
 from onelayer.grid import BASE, Family, Run, families, family_search_runs, find_family, layer_runs, search_runs
-from onelayer.manifest import EVALUATION_MANIFEST, Manifest, damage, read_manifest
+from onelayer.manifest import EVALUATION_MANIFEST, WEIGHING_MANIFEST, Manifest, damage, read_manifest
 from onelayer.prepare import is_prepared, render
+from onelayer.settings import times
 from onelayer.store import (
     SPLITS,
     file_sha256,
@@ -52,12 +54,15 @@ class StudyState:
         preview: where the problems on disk are not the ones that the settings ask for, judge by the ones
             that `prepare` would write, so that a plan names exactly the runs that a change touches; but for
             problems from the hub, which a plan does not reach for.
+        weights: whether a run's checkpoint must be there. The analysis reads none: records, and the manifests
+            that say what they are of, are enough.
     """
 
-    def __init__(self, study: Study, thorough: bool = False, preview: bool = False) -> None:
+    def __init__(self, study: Study, thorough: bool = False, preview: bool = False, weights: bool = True) -> None:
         self._study = study
         self._thorough = thorough
         self._preview = preview
+        self._weights = weights
 
     @cached_property
     def split_shas(self) -> dict[str, str]:
@@ -93,17 +98,17 @@ class StudyState:
         return float(chosen["learning_rate"])
 
     @cached_property
-    def best_layer(self) -> int | None:
-        """The layer ranked first on ``select``; None where no ranking stands, or it was of other records."""
+    def order(self) -> tuple[int, ...] | None:
+        """The layers as ranked on ``select``, best first; None where no ranking stands, or it was of other records."""
         ranking = self._choice(ranking_file(self._study.name))
         if ranking is None or ranking["records"].keys() != {run.name for run in layer_runs(self._study)}:
             return None
-        return int(ranking["layers"][0]["layer"])
+        return tuple(int(row["layer"]) for row in ranking["layers"])
 
     def void_choices(self) -> list[Path]:
         """The files of a ranking or of a baseline's chosen rate that no longer follow from the records."""
         name = self._study.name
-        made: list[tuple[Path, float | None]] = [(ranking_file(name), self.best_layer)]
+        made: list[tuple[Path, object]] = [(ranking_file(name), self.order)]
         for family in families(self._study):
             if len(family.rates) > 1:
                 made.append((learning_rate_file(name, family.name), self.family_rate(family)))
@@ -144,16 +149,18 @@ class StudyState:
             return "waits for the base"
         if not self.split_shas:
             return "waits for the problems"
-        if run.best:
-            if self.best_layer is None:
+        if run.ranked is not None:
+            if self.order is None:
                 return "waits for the ranking of the layers"
-            run = replace(run, layers=(self.best_layer,))
+            run = replace(run, layers=run.ranked.of(self.order))
         rate = run.learning_rate
         if rate is None:
             family = run.family
             rate = self.chosen_rate if family is None else self.family_rate(find_family(self._study, family))
         if rate is None:
             return "waits for the learning-rate search"
+        if run.rate_factor is not None:
+            rate = times(rate, run.rate_factor)
         return training_payload(self._study, run, rate, self.split_shas["train"], self._base_content)
 
     def expected_evaluation(self, run: Run) -> Payload | str:
@@ -167,24 +174,43 @@ class StudyState:
         shas = {split: self.split_shas[split] for split in evaluated_splits(run)}
         return evaluation_payload(self._study, run, manifest.content, shas)
 
+    def expected_weighing(self, run: Run) -> Payload | str:
+        """All that decides a run's change of weights, or, in words, what it waits for."""
+        if not self.training(run).done:
+            return "waits for its training"
+        manifest = self._manifest(run)
+        assert manifest is not None
+        assert self._base_content is not None  # no run is trained without
+        return weighing_payload(manifest.content, self._base_content)
+
     def training(self, run: Run) -> Standing:
         """Where a run's training stands."""
-        return self.standing(self._folder(run), self._manifest(run), self.expected_training(run))
+        return self.standing(self._folder(run), self._manifest(run), self.expected_training(run), self._weights)
 
     def evaluation(self, run: Run) -> Standing:
         """Where a run's records stand."""
         manifest = read_manifest(self._folder(run), EVALUATION_MANIFEST)
         return self.standing(self._folder(run), manifest, self.expected_evaluation(run))
 
-    def standing(self, folder: Path, manifest: Manifest | None, expected: Payload | str) -> Standing:
-        """Where a piece of work stands, whose files lie in a folder with a manifest of what decided them."""
+    def weighing(self, run: Run) -> Standing:
+        """Where the measurement of a run's change of weights stands."""
+        manifest = read_manifest(self._folder(run), WEIGHING_MANIFEST)
+        return self.standing(self._folder(run), manifest, self.expected_weighing(run))
+
+    def standing(
+        self, folder: Path, manifest: Manifest | None, expected: Payload | str, files: bool = True
+    ) -> Standing:
+        """Where a piece of work stands, whose files lie in a folder with a manifest of what decided them.
+
+        ``files`` is whether these must be there.
+        """
         if isinstance(expected, str):
             return Standing(False, expected)
         if manifest is None:
             return Standing(False, "new")
         if manifest.fingerprint != digest(expected):
             return Standing(False, _difference(manifest.settings, expected))
-        wrong = damage(folder, manifest, self._thorough)
+        wrong = damage(folder, manifest, self._thorough) if files else []
         return Standing(False, f"damaged: {wrong[0]}") if wrong else _DONE
 
 

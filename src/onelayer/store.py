@@ -18,6 +18,7 @@ from onelayer.ownership import check_ownership, claim, is_claimed
 DATA = Path("data")
 WORK = Path(".work")
 REPORTS = Path("reports")
+LOGS = Path("logs")
 REPORT = REPORTS / "report.html"
 
 SPLITS = ("train", "select", "report")
@@ -28,6 +29,7 @@ HISTORY = "history.json"
 RECORDS = "records.parquet"
 SCORES = "scores.json"
 PROGRESS = "progress.json"
+WEIGHTS = "weights.json"
 
 
 def study_folder(study: str) -> Path:
@@ -71,7 +73,7 @@ def prepared_receipt(study: str) -> Path:
 
 
 def job_receipt(study: str, job: str, phase: str) -> Path:
-    """Written when every run of a job has gone through a phase (``trained``, ``evaluated`` or ``suite``)."""
+    """Written when each run of a job has gone through a phase: ``trained``, ``evaluated``, ``weighed`` or ``suite``."""
     return study_folder(study) / "jobs" / f"{job}.{phase}.json"
 
 
@@ -160,12 +162,12 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON atomically, leaving a file that already says the same untouched.
+def write_json(path: Path, content: Any, indent: int | None = 2) -> None:
+    """Write JSON atomically, leaving a file that already says the same untouched; without indent, in one line.
 
     Raises UserError where the disk is full; ValueError where a figure is not finite.
     """
-    text = (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+    text = (json.dumps(content, indent=indent, allow_nan=False) + "\n").encode()
     if not (path.is_file() and path.read_bytes() == text):
         write_bytes(path, text)
 

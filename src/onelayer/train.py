@@ -8,7 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from onelayer.adaptation import apply_adaptation, check_moved, tensor_hashes
+from accelerate.utils import gather_object
+
+from onelayer.adaptation import apply_adaptation, boosted_names, check_moved, tensor_hashes
+from onelayer.base import base_folder
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import digest
@@ -16,7 +19,7 @@ from onelayer.grading.worker import Grader
 from onelayer.grid import Run
 from onelayer.lora import check_targets, peft_config, save_adapters
 from onelayer.manifest import Meter, write_manifest
-from onelayer.models import base_folder, load_base, load_tokenizer, save_adapted
+from onelayer.models import load_base, load_tokenizer, save_adapted
 from onelayer.pinning import usable_base
 from onelayer.prepare import read_problems
 from onelayer.prompting import prompt_tokens
@@ -27,6 +30,7 @@ from onelayer.rl.vllm_backend import VllmSampler, check_vllm, open_engine
 from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, run_folder, write_json
 from onelayer.tasks import make_agent_task, make_task
+from onelayer.trackers import tracking
 from onelayer.training import Workplace, WorkplaceCallback, run_trainer, use_threads
 
 # What of TRL's log belongs to a run's history: what a training curve shows, and what a score hides.
@@ -57,7 +61,7 @@ def train_run(study: Study, run: Run) -> None:
     payload = StudyState(study).expected_training(run)
     if isinstance(payload, str):
         raise UserError(f"{study.name}/{run.name}: {payload}; `onelayer plan {study.name}` shows what is missing")
-    run = replace(run, layers=tuple(payload["layers"]))  # of the best layer's run, known by now
+    run = replace(run, layers=tuple(payload["layers"]))  # those that a ranking chose are known by now
     if study.generation.backend == "vllm":
         check_vllm(study.name)
     meter = Meter()
@@ -73,29 +77,44 @@ def train_run(study: Study, run: Run) -> None:
     check_targets(study, model)
     names = apply_adaptation(model, run)
     callback = WorkplaceCallback(workplace, meter, study.training.steps_per_rollout, watched="reward")
+    distributed = study.resources.distributed
+    processes = 1 if distributed is None else distributed.processes
     common: dict[str, Any] = {
         "model": model,
+        "sharded": distributed is not None and distributed.strategy == "fsdp",
         "train_dataset": prompt_dataset(problems),
         "processing_class": load_tokenizer(base),
         "callbacks": [callback],
         "trained_names": names,
+        "boosted": boosted_names(model, run),
+        "boost": run.boost or 1.0,
         "workplace": workplace,
         "chat": study.model.chat,
         "stop": study.model.stop,
         "peft_config": None if run.lora is None else peft_config(run.lora),
     }
     precision = study.model.precision
-    config = partial(grpo_config, study.training, payload["learning_rate"], workplace, precision, study.algorithm)
+    config = partial(
+        grpo_config,
+        study.training,
+        payload["learning_rate"],
+        workplace,
+        precision,
+        study.algorithm,
+        report_to=study.resources.report_to,
+        processes=processes,
+    )
     trainer: OneLayerGRPOTrainer
     if study.is_agent:
         task = make_agent_task(study)
-        with closing(Arena(task, study.resources.worlds, study.grading)) as arena:
+        worlds = -(-study.resources.worlds // processes)
+        with closing(Arena(task, worlds, study.grading)) as arena, tracking(study, run.name):
             trainer = AgentTrainer(
                 args=config(turns=task.max_turns), study=study, arena=arena, problems=problems, **common
             )
             run_trainer(trainer, workplace)
     else:
-        with closing(Grader(make_task(study), study.grading)) as grader:
+        with closing(Grader(make_task(study), study.grading)) as grader, tracking(study, run.name):
             trainer = OneLayerGRPOTrainer(
                 args=config(),
                 reward_funcs=make_reward(grader, problems),
@@ -112,6 +131,10 @@ def train_run(study: Study, run: Run) -> None:
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     moved = check_moved(model, hashes, trainer.optimizer, names, trainer.adapters_at_start)
+    model = trainer.plain_model()
+    peak = max(gather_object([callback.peak_memory_bytes]))
+    if not trainer.accelerator.is_main_process:
+        return
     if not moved:
         print(
             f"{study.name}/{run.name}: nothing moved: every group's answers were rewarded alike, so no step had a"
@@ -139,11 +162,13 @@ def train_run(study: Study, run: Run) -> None:
         payload,
         [folder / ADAPTED, folder / HISTORY],
         callback.wall_seconds,
-        callback.peak_memory_bytes,
+        peak,
         {
             "kind": run.kind,
             "layers": list(run.layers),
             **({} if run.lora is None else {"lora": payload["lora"]}),
+            **({} if run.boost is None else {"boost": run.boost, "weights_by_rate": trainer.weights_by_rate}),
+            **({} if run.rate_factor is None else {"rate_factor": run.rate_factor}),
             "training_seed": run.seed,
             "learning_rate": payload["learning_rate"],
             "moved": moved,
@@ -155,9 +180,11 @@ def train_run(study: Study, run: Run) -> None:
             ),
             "trained_parameters": sum(p.numel() for n, p in model.named_parameters() if n in names),
             "parameters": parameters,
+            "checkpoint_bytes": (folder / ADAPTED).stat().st_size,
             "tokens": trainer.state.num_input_tokens_seen,
             "device": str(trainer.accelerator.device),
             "threads": study.resources.threads,
+            **({} if distributed is None else {"distributed": distributed.model_dump()}),
         },
     )
     workplace.discard()

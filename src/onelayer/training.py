@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from transformers import (
     PrinterCallback,
     Trainer,
@@ -29,8 +30,9 @@ from onelayer.interruption import InterruptedWorkError, reason_to_stop
 from onelayer.manifest import Meter
 from onelayer.models import adapt, save_adapted
 from onelayer.ownership import check_ownership
+from onelayer.progress import tell
 from onelayer.seeds import derive_seed
-from onelayer.store import ADAPTED, PROGRESS, WORK, disk_errors, write_json
+from onelayer.store import ADAPTED, WORK, disk_errors, write_json
 
 _MARKER = "complete.json"
 _SECONDS_BETWEEN_LINES = 5.0
@@ -74,13 +76,23 @@ class ResumableMixin(Trainer):  # type: ignore[misc]
 
     trained_names: frozenset[str]
 
+    def plain_model(self) -> Any:
+        """The model itself, out of whatever the trainer wrapped it in."""
+        return self.accelerator.unwrap_model(self.model)
+
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Write none: a resume save is no model to publish."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        save_adapted(self.model, self.trained_names, folder / ADAPTED)
+        model = self.plain_model()
+        if self.args.should_save:
+            save_adapted(model, self.trained_names, folder / ADAPTED)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        if self.args.should_save:  # every step seeds its generators anew, so one process's say all
+            super()._save_rng_state(output_dir)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         adapt(model or self.model, Path(resume_from_checkpoint) / ADAPTED)
@@ -124,7 +136,8 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         """Say where the run starts."""
         self._first_step = state.global_step
         how = f"goes on from step {state.global_step}" if state.global_step else "starts"
-        self._say(f"{how}, {state.max_steps} steps")
+        if state.is_world_process_zero:
+            self._say(f"{how}, {state.max_steps} steps")
         self._last_rollout = time.monotonic()
 
     def on_step_begin(
@@ -142,27 +155,22 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
             return control
         now = time.monotonic()
         self._longest_rollout = max(self._longest_rollout, now - self._last_rollout)
-        # Twice, for answers get longer as a run goes on.
-        self._stopping = reason_to_stop(2 * (self._longest_rollout + self._longest_save))
-        due = now - self._last_save >= self._workplace.save_every_seconds
-        if due or self._stopping is not None:
-            control.should_save = True
         self._last_rollout = now
+        due = now - self._last_save >= self._workplace.save_every_seconds
+        # Twice, for answers get longer as a run goes on.
+        stopping = reason_to_stop(2 * (self._longest_rollout + self._longest_save))
+        # Saving takes every process, so what the first one knows decides for all.
+        due, self._stopping = broadcast_object_list([due, stopping])
+        control.should_save |= due or self._stopping is not None
         return control
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Mark the save as whole: its files first reach the disk, then the marker does.
 
-        Raises InterruptedWorkError where the process should stop.
+        Raises InterruptedWorkError, in every process, where the run should stop.
         """
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        for path in folder.iterdir():
-            with path.open("rb") as handle:
-                os.fsync(handle.fileno())
-        write_json(
-            folder / _MARKER,
-            {"wall_seconds": self.wall_seconds, "peak_memory_bytes": self.peak_memory_bytes},
-        )
+        if state.is_world_process_zero:
+            self._mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
         self._last_save = time.monotonic()
         self._longest_save = max(self._longest_save, self._last_save - self._last_rollout)
         if self._stopping is not None:
@@ -170,6 +178,15 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
                 f"{self._workplace.study}/{self._workplace.run}: stopped after step {state.global_step} of"
                 f" {state.max_steps}, for {self._stopping}; it was saved and goes on from there"
             )
+
+    def _mark(self, folder: Path) -> None:
+        for path in folder.iterdir():
+            with path.open("rb") as handle:
+                os.fsync(handle.fileno())
+        write_json(
+            folder / _MARKER,
+            {"wall_seconds": self.wall_seconds, "peak_memory_bytes": self.peak_memory_bytes},
+        )
 
     def on_log(
         self,
@@ -185,19 +202,21 @@ class WorkplaceCallback(TrainerCallback):  # type: ignore[misc]
         last = state.global_step >= state.max_steps
         if value is None or (now - self._last_line < _SECONDS_BETWEEN_LINES and not last):
             return
+        if not state.is_world_process_zero:
+            return
         self._last_line = now
         done = max(state.global_step - self._first_step, 1)
         left = self._meter.seconds / done * (state.max_steps - state.global_step)
         self._say(f"step {state.global_step}/{state.max_steps}, {self._watched} {value:.3f}, {left:.0f} s left")
-        write_json(
-            self._workplace.folder / PROGRESS,
-            {
-                "pid": os.getpid(),
-                "step": state.global_step,
-                "steps": state.max_steps,
-                self._watched: value,
-                "seconds_left": round(left, 1),
-            },
+        tell(
+            self._workplace.folder,
+            "training",
+            state.global_step,
+            state.max_steps,
+            left,
+            learning_rate=(logs or {}).get("learning_rate"),
+            memory_bytes=self.peak_memory_bytes,
+            **{self._watched: value},
         )
 
     def _say(self, text: str) -> None:

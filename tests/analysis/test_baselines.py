@@ -69,7 +69,7 @@ def choose_for(study: Study, run: Run) -> None:
     """Choose what a run needs, as the graph does before it."""
     if run.kind == "full":
         choose_rate(study)
-    if run.best:
+    if run.ranked is not None:
         rank_layers(study)
     if run.family is not None and run.kind != "search":
         choose_rate(study, find_family(study, run.family))
@@ -97,7 +97,7 @@ class TestSearch:
 
     def test_the_best_layer_is_the_analysis_own(self) -> None:
         study = make_study(CHANCES)
-        assert StudyState(study).best_layer == 1
+        assert StudyState(study).order == (1, 0)
         assert analyze(study)["best_layer"]["layer"] == 1
         payload = StudyState(study).expected_training(find_runs(study, ["tuned-best-s0"])[0])
         assert not isinstance(payload, str)
@@ -111,10 +111,10 @@ class TestSearch:
         assert StudyState(study).training(best).done
         for run in runs:
             make_run(study, run, 0.9)
-        assert StudyState(study).best_layer is None
+        assert StudyState(study).order is None
         assert StudyState(study).training(best).reason == "waits for the ranking of the layers"
         rank_layers(study)
-        assert StudyState(study).best_layer == 0
+        assert StudyState(study).order == (0, 1)
         # The run's rate was searched on the other layer's: the search comes first.
         assert StudyState(study).training(searched).reason == "layers [1] → [0]"
         assert StudyState(study).training(best).reason == "layers [1] → [0]"
@@ -139,7 +139,7 @@ class TestSearch:
         study = make_study(CHANCES)
         for text in ("{}", "[]", "{"):
             Path("data/tiny/ranking.json").write_text(text)
-            assert StudyState(study).best_layer is None
+            assert StudyState(study).order is None
 
     def test_the_plan_says_which_layer(self, capsys: pytest.CaptureFixture[str]) -> None:
         study = make_study(CHANCES)
@@ -204,7 +204,9 @@ class TestAnalysis:
         assert "Beside the baselines" in page
         assert "Every setting" in page
         assert "there was no search of it" in page
-        assert page.count("<td>tuned-best</td>") == 4  # two rates tried, the baselines, the settings
+        assert (
+            page.count("<td class=t>tuned-best</td>") == 5
+        )  # two rates tried, the baselines, the curves, the settings
         assert page.count("LoRA") == 1  # in the figure of the training curves
         table = pd.read_csv("reports/tables/baselines.csv").set_index("runs")
         assert list(table.index) == ["full", "layer-01", "lora-r2", "tuned-best"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onelayer.analysis.contribution import (
     Bootstrap,
+    Interval,
     contribution,
     middle_layers,
     ranked,
@@ -53,9 +54,10 @@ def test_scan_by_hand() -> None:
     assert values == {0: (0.5, (0.5, 0.5)), 1: (0.0, (0.0, 0.0)), 2: (1.0, (0.5, 1.5))}
     two_seeds = found.contributions[2]
     assert two_seeds is not None
-    # The two seeds' draws have mean 1 ± 0.5 half of the time; stretched by sqrt 2.
-    assert two_seeds.interval.low == pytest.approx(1 - 0.5 * math.sqrt(2))
-    assert two_seeds.interval.high == pytest.approx(1 + 0.5 * math.sqrt(2))
+    # The two scores 0.5 and 1 have a mean with the standard error 0.25, half the gain, and one degree of freedom.
+    assert two_seeds.interval.low == pytest.approx(1 - 0.5 * 12.7062047)
+    assert two_seeds.interval.high == pytest.approx(1 + 0.5 * 12.7062047)
+    assert found.scores[2] == Interval(0.75, 0.0, 1.0)  # ends of 0.75 ± 3.18 that no score can have
 
 
 @pytest.mark.parametrize("gain", [0.0, -0.3])

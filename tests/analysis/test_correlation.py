@@ -9,16 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from onelayer.analysis.coefficients import kendall, permutation_p, spearman
 from onelayer.analysis.contribution import Bootstrap, scan
-from onelayer.analysis.correlation import (
-    Correlation,
-    Ranking,
-    correlate,
-    kendall,
-    permutation_p,
-    reliability,
-    spearman,
-)
+from onelayer.analysis.correlation import Correlation, Ranking, correlate, reliability
 from onelayer.seeds import derive_seed
 
 # Few distinct values, so that ties are common.
@@ -43,7 +36,7 @@ def ranking(
         chance = np.clip(level + rng.normal(0, spread, (seeds, 1)) + ease, 0, 1)
         runs[layer] = rng.binomial(4, chance, (seeds, problems)) / 4
     keys = tuple((str(one), f"{salt or study}{one}") for one in range(problems))
-    return Ranking(study, seed, tuple(range(seeds)), keys, runs)
+    return Ranking(study, seed, tuple(range(seeds)), keys, runs, len(levels))
 
 
 def correlated(first: Ranking, second: Ranking, resamples: int = 400) -> Correlation:
@@ -150,7 +143,7 @@ def test_the_order_of_the_two_is_irrelevant(luck: int, same_problems: bool, same
     assert found == correlated(second, first, 100)
     assert -1 <= found.spearman.low <= found.spearman.high <= 1
     assert -1 <= found.kendall.low <= found.kendall.high <= 1
-    assert 0 < found.p <= 1
+    assert 0 < found.spearman.p <= 1
     assert found.ceiling is not None
     assert 0 <= found.ceiling <= 1
 
@@ -160,7 +153,7 @@ def test_the_order_of_the_two_is_irrelevant(luck: int, same_problems: bool, same
 def test_a_study_agrees_with_itself_in_every_draw(luck: int, seeds: int) -> None:
     """One study's answers under two names: problems and seeds are drawn together, so nothing can come apart."""
     first = ranking([0.3, 0.5, 0.6, 0.4], luck, "a", seeds, 60, salt="shared")
-    second = Ranking("b", first.seed, first.seeds, first.problems, first.runs)
+    second = Ranking("b", first.seed, first.seeds, first.problems, first.runs, first.depth)
     if first.ties(range(4)):
         return
     found = correlated(first, second, 100)
@@ -173,10 +166,10 @@ def test_what_is_shared_is_drawn_together() -> None:
     """Errors that two studies share move both: drawn together, their agreement spreads less."""
     levels = [0.5, 0.5, 0.5, 0.5, 0.5]
     one = ranking(levels, 1, "a", salt="shared")
-    together = correlated(one, Ranking("b", 0, one.seeds, one.problems, one.runs))
-    other_seeds = correlated(one, Ranking("b", 0, (7, 8, 9), one.problems, one.runs))
+    together = correlated(one, Ranking("b", 0, one.seeds, one.problems, one.runs, one.depth))
+    other_seeds = correlated(one, Ranking("b", 0, (7, 8, 9), one.problems, one.runs, one.depth))
     other_problems = tuple((name, prompt + "?") for name, prompt in one.problems)
-    apart = correlated(one, Ranking("b", 0, one.seeds, other_problems, one.runs))
+    apart = correlated(one, Ranking("b", 0, one.seeds, other_problems, one.runs, one.depth))
     assert together.spearman.low == 1
     assert other_seeds.spearman.low < 1
     assert apart.spearman.low < other_seeds.spearman.low
@@ -199,7 +192,7 @@ def test_unrelated_profiles_leave_zero_inside_as_often_as_the_interval_says() ->
         pair = [ranking(levels, 1000 * luck + number, name, 3, 60) for number, name in enumerate("ab")]
         found = correlated(*pair, 200)
         inside += found.spearman.low <= 0 <= found.spearman.high
-        ps.append(found.p)
+        ps.append(found.spearman.p)
     assert inside / 200 >= 0.95
     assert 0.02 <= np.mean(np.array(ps) <= 0.05) <= 0.09
 
@@ -227,7 +220,7 @@ def test_chance_seldom_passes_both_the_interval_and_p() -> None:
     for luck in range(100):
         one, other = (list(rng.uniform(0.35, 0.65, 7)) for _ in range(2))
         found = correlated(ranking(one, 2 * luck, "a"), ranking(other, 2 * luck + 1, "b"), 100)
-        claims.append((found.spearman.low > 0, found.spearman.low > 0 and found.p <= 0.05))
+        claims.append((found.spearman.low > 0, found.spearman.low > 0 and found.spearman.p <= 0.05))
     alone, both = np.mean(claims, axis=0)
     assert alone > 0.1
     assert both <= 0.05

@@ -25,17 +25,17 @@ from onelayer.state import StudyState
 from onelayer.store import ADAPTED, HISTORY, RECORDS, SCORES, run_folder, write_json
 
 
-def make_run(study: Study, run: Any, chance: float, clipped: bool = False) -> None:
+def make_run(study: Study, run: Any, chance: float, clipped: bool = False, checkpoint: bytes | None = None) -> None:
     """Leave what training and evaluating a run leaves, with answers that are right by a given chance."""
     folder = run_folder(study.name, run.name)
     folder.mkdir(parents=True, exist_ok=True)
     name = "model.safetensors" if run is BASE else ADAPTED
-    (folder / name).write_bytes(run.name.encode())
+    (folder / name).write_bytes(checkpoint or run.name.encode())
     write_json(folder / HISTORY, [{"step": step, "reward": chance} for step in (1, 2, 3)])
     payload = StudyState(study).expected_training(run)
     assert not isinstance(payload, str), payload
     files = [folder / name, folder / HISTORY]
-    write_manifest(folder, study.name, run.name, payload, files, 1.0, 10**6, {"moved": chance > 0})
+    write_manifest(folder, study.name, run.name, payload, files, 1.0, 10**6, {"moved": chance > 0, "path": str(folder)})
     rng = np.random.default_rng(len(run.name) + int(1000 * chance))
     rows = []
     for split in evaluated_splits(run):
@@ -110,6 +110,19 @@ class TestAnalysis:
         run = f"layer-0{best['layer']}"
         on_report = np.mean([result["summaries"][f"{run}-s{seed}"]["report"]["score"] for seed in (0, 1)])
         assert result["best_layer"]["score"]["value"] == pytest.approx(on_report)
+
+    def test_only_a_layer_that_surely_beats_full_is_said_to(self) -> None:
+        result = analyze(make_study({"base": 0.2, "full": 0.5, "layer-00": 0.9, "layer-01": 0.5}))
+        scores = [row["score"]["value"] - result["full"]["value"] for row in result["layers"]]
+        versus = [row["versus_full"] for row in result["layers"]]
+        assert [one["difference"] for one in versus] == pytest.approx(scores)
+        assert versus[0]["low"] > 0
+        assert versus[0]["p_adjusted"] == pytest.approx(2 * versus[0]["p"])
+        assert versus[1]["p_adjusted"] == versus[1]["p"] > 0.05
+        beats = [note for note in result["notes"] if "beats full training" in note]
+        assert len(beats) == 1
+        assert beats[0].startswith(f"Layer 0 beats full training by {scores[0]:.3f} (")
+        assert beats[0].endswith("corrected for 2 layers).")
 
     def test_no_gain_no_number(self) -> None:
         study = make_study({**CLEAR, "full": 0.2})
@@ -190,7 +203,7 @@ def test_the_report_is_self_contained_and_whole() -> None:
     page = write_report(["tiny"], options).read_text()
     assert page.count("<svg") == 3
     assert "A title &amp; more" in page
-    for outside in ('src="http', 'href="http', "@import", "<script", "url(http"):
+    for outside in ('src="http', 'href="http', "@import", "<script src", "url(http"):
         assert outside not in page
     assert write_report(["tiny"], options).read_text() == page
     assert Path("reports/tables/contributions.csv").read_text().count("\n") == 3

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from conftest import TINY, deep_copy, write_params, write_study
 
@@ -68,14 +69,25 @@ def _untraced() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project under git and DVC whose study ran by `dvc repro`, committed."""
+    """A project under git and DVC whose study ran by `dvc repro`, committed; made once for all modules and workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with FileLock(folder / "finished.lock"):
+        if not (folder / "finished/done").exists():
+            _finish(folder / "finished/project")
+            (folder / "finished/done").touch()
+    return folder / "finished/project"
+
+
+def _finish(folder: Path) -> None:
     from conftest import ROOT
 
-    folder = tmp_path_factory.mktemp("finished") / "project"
-    folder.mkdir()
+    shutil.rmtree(folder, ignore_errors=True)  # what a try that failed left
+    folder.mkdir(parents=True)
     for name in ("Snakefile", "dvc.yaml", ".gitignore"):
         shutil.copy(ROOT / name, folder)
-    for name in ("workflow", "profiles"):
+    for name in ("workflow", "profiles", "studies/published"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "data/sources").mkdir(parents=True)
     (folder / "data/sources/README.md").write_text("own files\n")
@@ -94,7 +106,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert "report: reports/report.html" in output
         run("git", "add", "-A")
         run("git", "commit", "-qm", "first")
-    return folder
 
 
 @pytest.fixture

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from datasets import Dataset
 
-from onelayer.adaptation import AdaptationError, apply_adaptation
+from onelayer.adaptation import AdaptationError, apply_adaptation, boosted_names
 from onelayer.grid import Run
 from onelayer.model_settings import MicroModel
 from onelayer.models import make_micro_model, make_micro_tokenizer
@@ -48,6 +49,8 @@ def make(folder: Path, run: Run, settings: Training, **overrides: Any) -> OneLay
         train_dataset=Dataset.from_dict({"prompt": [f"{a}#{b}=" for a in range(1, 9) for b in range(4)]}),
         processing_class=TOKENIZER,
         trained_names=apply_adaptation(model, run),
+        boosted=boosted_names(model, run),
+        boost=run.boost or 1.0,
         workplace=workplace,
     )
 
@@ -143,3 +146,29 @@ def test_a_trainer_that_would_train_something_else_is_refused(tmp_path: Path) ->
     trainer.model.model.norm.weight.requires_grad_(True)
     with pytest.raises(AdaptationError, match=r"unexpected \['model\.norm\.weight'\]"):
         trainer.train()
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_a_boost_of_1_is_full_training_bit_for_bit(tmp_path: Path, schedule: Literal["constant", "linear"]) -> None:
+    results = []
+    for boost in (None, 1.0, 4.0):  # under one name, for the draws derive from it
+        run = FULL if boost is None else replace(FULL, kind="boost", layers=(1, 3), boost=boost)
+        settings = training(steps=3, schedule=schedule, weight_decay=0.1)
+        trainer = make(tmp_path, run, settings)
+        start = weights(trainer)
+        trainer.train()
+        assert trainer.state.log_history[-2]["learning_rate"] == pytest.approx(
+            1e-3 / (3 if schedule == "linear" else 1)
+        )
+        results.append(weights(trainer))
+    full, same, faster = results
+    for name in full:
+        assert torch.equal(full[name], same[name]), name
+        assert not torch.equal(full[name], start[name]), name
+
+    def distance(found: dict[str, torch.Tensor], layer: int) -> float:
+        return sum(float((found[n] - start[n]).norm() ** 2) for n in found if f".layers.{layer}." in n) ** 0.5
+
+    for layer in range(4):
+        ratio = distance(faster, layer) / distance(full, layer)
+        assert ratio == pytest.approx(4.0 if layer in (1, 3) else 1.0, rel=0.3)

@@ -2,9 +2,15 @@ rule analyze:
     input:
         rates=lambda wildcards: rates(wildcards.study),
         records=lambda wildcards: receipts(wildcards, "evaluated"),
+        weights=lambda wildcards: receipts(wildcards, "weighed", grid.is_weighed),
         suite=suite_receipts,
     output:
-        "data/{study}/analysis.json",
+        report(
+            "data/{study}/analysis.json",
+            caption="../report/analysis.rst",
+            category="Analyses",
+            labels={"study": "{study}"},
+        ),
     log:
         "logs/{study}/analyze.log",
     resources:
@@ -22,7 +28,12 @@ rule study_page:
     input:
         "data/{study}/analysis.json",
     output:
-        "data/{study}/report.html",
+        report(
+            "data/{study}/report.html",
+            caption="../report/study_page.rst",
+            category="Pages",
+            labels={"study": "{study}"},
+        ),
     log:
         "logs/{study}/report.log",
     shell:

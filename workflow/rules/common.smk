@@ -4,6 +4,7 @@ from onelayer import cluster, fingerprint, grid
 from onelayer.config import load_params, load_study
 from onelayer.errors import UserError
 from onelayer.phases import verify
+from onelayer.published import published_files
 from onelayer.store import learning_rate_file
 from onelayer.suite.standing import local_rows, scored_jobs
 from onelayer.study_sources import source_files

@@ -1,12 +1,19 @@
 rule compare:
     input:
-        expand("data/{study}/analysis.json", study=STUDIES),
+        analyses=expand("data/{study}/analysis.json", study=STUDIES),
+        published=[str(path) for path in published_files()],
     output:
-        "reports/metrics.json",
+        report(
+            "reports/metrics.json",
+            caption="../report/metrics.rst",
+            category="Figures to compare",
+            labels={"study": "all"},
+        ),
     log:
         "logs/compare.log",
     params:
         studies=STUDIES,
+        published=PARAMS.report.published,
     shell:
         "onelayer compare {params.studies} 2>&1 | tee {log}"
 
@@ -16,7 +23,12 @@ rule report:
         analyses=expand("data/{study}/analysis.json", study=STUDIES),
         metrics="reports/metrics.json",
     output:
-        "reports/report.html",
+        report(
+            "reports/report.html",
+            caption="../report/page.rst",
+            category="Pages",
+            labels={"study": "all"},
+        ),
     log:
         "logs/report.log",
     params:

@@ -71,7 +71,7 @@ def training_input(wildcards):
     run = job_runs(wildcards)[0]
     if run.kind != "search":
         files["rate"] = str(learning_rate_file(wildcards.study, run.family))
-    if run.best:
+    if run.ranked is not None:
         files["ranking"] = f"data/{wildcards.study}/ranking.json"
     return files
 
@@ -85,7 +85,7 @@ rule train:
         "logs/{study}/{job}.trained.log",
     group:
         together
-    threads: lambda wildcards: study(wildcards.study).resources.threads
+    threads: lambda wildcards: study(wildcards.study).resources.training_threads
     resources:
         **asked("train"),
     params:

@@ -3,29 +3,32 @@
     C(k) = (S_k − S_base) / (S_full − S_base)
 
 (arXiv 2607.01232, its definition of layer contribution.) Scores are avg@k over the same problems in every
-run. The paper gives no interval; ours is a paired bootstrap over problems with the seeds as a second level:
+run. The paper gives no interval; ours rests on a paired bootstrap over problems with the seeds as a second level:
 
 - problems are drawn with replacement (each benchmark's by themselves), the same draw for base, full and layer, so
   that what makes a problem hard for all of them cancels;
-- within each draw, the seeds of full and of the layer are drawn with replacement, independently. With m
-  seeds such a draw has only (m − 1)/m of their variance; deviations from the mean over seeds are therefore
-  stretched by sqrt(m/(m − 1)) (Rao and Wu 1988, JASA 83:231–241). One seed has no such deviation: the
-  interval then covers the problems alone, and says so by its count of seeds;
-- the interval is the percentile interval of the drawn ratios.
+- the seeds of full and of the layer add their own variance, apart from each other, and how few they are is in the
+  degrees of freedom (`onelayer.analysis.contrasts`). Of one seed nothing is known of its luck: the interval then
+  covers the problems alone, and the study's count of seeds says so;
+- the interval of C holds every c for which S_k − (1 − c) S_base − c S_full is not told apart from 0 (Fieller 1954,
+  Journal of the Royal Statistical Society B 16:175–185). So C's interval holds 1 just where that of S_k − S_full
+  holds 0, and a small gain, known badly, makes it wide.
 
 C divides by the gain, so it means nothing where the gain may be zero: where the gain's own interval does not
-lie above zero, C is undefined and no number is given.
+lie above zero, C is undefined and no number is given. (Fieller's interval has two ends just where it does.)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from scipy.optimize import brentq
 
+from onelayer.analysis.contrasts import ArmScore, Contrast, contrast
 from onelayer.analysis.problem_sets import Matrix, ProblemSets
 
 # What is held against full training: a layer by its number, a baseline by its name.
@@ -64,11 +67,28 @@ class Bootstrap:
         self._resamples = resamples
         tail = (1 - confidence) / 2
         self._tails = (tail, 1 - tail)
+        self.confidence = confidence
         self.sets = sets
         self._weights = sets.draw(self._generator, resamples)
 
+    def each(self, figures: Matrix) -> Matrix:
+        """Draw the mean of every row by itself, seeds left as they are.
+
+        Args:
+            figures: figures by problem, shape (rows, problems).
+
+        Returns:
+            Shape (resamples, rows).
+        """
+        drawn: Matrix = self._weights @ figures.T
+        return drawn
+
     def scores(self, runs: Matrix) -> Matrix:
-        """Draw the score of an arm of a study, such as the full runs.
+        """Draw the score of an arm of a study, such as the full runs, for figures that are no sums of scores.
+
+        Within each draw of the problems, the seeds are drawn with replacement. With m seeds such a draw has only
+        (m − 1)/m of their variance; deviations from the mean over seeds are therefore stretched by sqrt(m/(m − 1))
+        (Rao and Wu 1988, JASA 83:231–241).
 
         Args:
             runs: each run's mean by problem, shape (seeds, problems).
@@ -85,6 +105,28 @@ class Bootstrap:
         deviation = np.take_along_axis(by_seed, drawn, axis=1).mean(axis=1) - center
         stretched: Matrix = center + math.sqrt(seeds / (seeds - 1)) * deviation
         return stretched
+
+    def arm(self, runs: Matrix) -> ArmScore:
+        """The score of an arm and what makes it unsure.
+
+        Args:
+            runs: each run's mean by problem, shape (seeds, problems).
+        """
+        seeds, problems = runs.shape
+        by_seed = [self.sets.score(run) for run in runs]
+        return ArmScore(
+            value=self.sets.score(runs),
+            draws=self._weights @ runs.mean(axis=0),
+            problems=problems,
+            seeds=seeds,
+            between=float(np.var(by_seed, ddof=1)) / seeds if seeds > 1 else 0.0,
+            residual=self.sets.residual(runs) / seeds if seeds > 1 else 0.0,
+        )
+
+    def around(self, found: Contrast) -> Interval:
+        """The interval of a weighted sum of arms' scores."""
+        reach = found.reach(self.confidence)
+        return Interval(found.value, found.value - reach, found.value + reach)
 
     def interval(self, value: float, draws: Matrix) -> Interval:
         """The percentile interval of the draws around a figure."""
@@ -123,33 +165,59 @@ def scan(base: Matrix, full: Matrix, arms: dict[Arm, Matrix], bootstrap: Bootstr
         base: the base's mean by problem, shape (1, problems).
         full: the full runs' means by problem, shape (seeds, problems).
         arms: each layer's or baseline's runs, shape (seeds, problems).
-        bootstrap: the draws; they are taken in the order of the arms.
+        bootstrap: the draws of the problems.
     """
     score_of = bootstrap.sets.score
-    base_score, full_score = score_of(base), score_of(full)
-    base_draws, full_draws = bootstrap.scores(base), bootstrap.scores(full)
-    gain = bootstrap.interval(full_score - base_score, full_draws - base_draws)
+    of_base, of_full = bootstrap.arm(base), bootstrap.arm(full)
+    gain = bootstrap.around(contrast([(1.0, of_full), (-1.0, of_base)]))
     scores: dict[Arm, Interval] = {}
     contributions: dict[Arm, Contribution | None] = {}
     for arm, runs in arms.items():
-        draws = bootstrap.scores(runs)
-        score = score_of(runs)
-        scores[arm] = bootstrap.interval(score, draws)
+        of_arm = bootstrap.arm(runs)
+        scores[arm] = _score(of_arm, bootstrap)
         contributions[arm] = None
         if gain.low > 0:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratios = np.nan_to_num((draws - base_draws) / (full_draws - base_draws))
             contributions[arm] = Contribution(
-                bootstrap.interval(contribution(score, base_score, full_score), ratios),
-                tuple(contribution(score_of(one), base_score, full_score) for one in runs),
+                _share(of_arm, of_base, of_full, bootstrap.confidence),
+                tuple(contribution(score_of(one), of_base.value, of_full.value) for one in runs),
             )
     return Scan(
-        base=bootstrap.interval(base_score, base_draws),
-        full=bootstrap.interval(full_score, full_draws),
+        base=_score(of_base, bootstrap),
+        full=_score(of_full, bootstrap),
         gain=gain,
         scores=scores,
         contributions=contributions,
     )
+
+
+def _score(arm: ArmScore, bootstrap: Bootstrap) -> Interval:
+    """A score, with no end of its interval where no score can be."""
+    found = bootstrap.around(contrast([(1.0, arm)]))
+    return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
+
+
+def _share(arm: ArmScore, base: ArmScore, full: ArmScore, confidence: float) -> Interval:
+    """C of an arm, with Fieller's interval; the gain's interval lies above zero."""
+    (own, common), (_, gain) = np.cov(arm.draws - base.draws, full.draws - base.draws, ddof=0)
+
+    def excess(share: float) -> float:
+        """By how much the arm's distance from that share of the gain passes what chance explains."""
+        shared = max(0.0, float(own - 2 * share * common + share**2 * gain))
+        found = contrast([(1.0, arm), (share - 1, base), (-share, full)], shared)
+        return abs(found.value) - found.reach(confidence)
+
+    value = contribution(arm.value, base.value, full.value)
+    reach = -excess(value)
+    if reach <= 0:  # nothing varies
+        return Interval(value, value, value)
+    return Interval(value, *(_crossing(excess, value, side * reach / (full.value - base.value)) for side in (-1, 1)))
+
+
+def _crossing(function: Callable[[float], float], start: float, step: float) -> float:
+    """Where a function that is negative at the start and positive far off, towards the step, is zero."""
+    while function(start + step) < 0:
+        step *= 2
+    return float(brentq(function, start, start + step))
 
 
 def contribution(score: float, base: float, full: float) -> float:

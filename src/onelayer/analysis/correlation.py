@@ -1,40 +1,48 @@
-"""Whether two studies rank the layers alike, and how sure that is.
+"""Whether two studies' layers agree, and how sure that is.
 
-C(k) rises with S_k wherever the gain is positive, and a correlation is only asked for where it is clearly so.
-The ranks of a study's contributions are therefore the ranks of its layers' scores, in the data and in every
-draw; base and full need not be drawn. Ties share the mean of their ranks.
+C(k) rises with S_k, on a straight line, wherever the gain is positive, and a correlation is only asked for where it is
+clearly so. The coefficients of two studies' contributions are therefore those of their layers' scores, in the data and
+in every draw; base and full need not be drawn (`onelayer.analysis.coefficients`).
 
-- ``spearman`` (Spearman 1904) and ``kendall`` (tau-b, Kendall 1945), over many draws at once;
-- ``correlate`` puts intervals on both: every study draws its problems and seeds anew, as its contributions do;
-- ``permutation_p``: how often an order of the layers at random would agree, or disagree, as much;
+- ``correlate`` puts intervals on them: every study draws its problems and seeds anew (`Bootstrap.scores`);
+- ``correlate_over_depth`` does so for models of different depth, by relative depth (`onelayer.analysis.depth`);
 - ``reliability``: how far a study's ranking would agree with a repeat of itself. Two studies that share one
   true ranking cannot be expected to agree better than the mean of their reliabilities (the geometric one;
   Spearman's attenuation, 1904), so a correlation means little without it.
 
-docs/method.md, "Rank correlation between studies", says what the figures do not.
+docs/method.md, "Correlation between studies", says what the figures do not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import rankdata
 
-from onelayer.analysis.contribution import Bootstrap, Interval
+from onelayer.analysis.coefficients import (
+    FEWEST_FOR_PARTIAL,
+    Measure,
+    all_tied,
+    hump,
+    kendall,
+    partial_p,
+    partial_pearson,
+    partial_spearman,
+    pearson,
+    permutation_p,
+    random_orders,
+    ranks,
+    spearman,
+)
+from onelayer.analysis.contribution import Bootstrap, Interval, relative_depth
+from onelayer.analysis.depth import Grid
 from onelayer.analysis.problem_sets import Matrix, ProblemSets
 from onelayer.seeds import derive_seed
 
-# Up to 8 layers every order is counted (8! = 40320); beyond, as many are drawn.
-_ORDERS = 40320
 # Up to 5 seeds every halving is counted (5! = 120 orders); beyond, and for problems, as many are drawn.
 _HALVINGS = 120
-# Scores that differ by less are ties: sums in another order differ in their last bits.
-_DECIMALS = 12
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Ranking:
         seeds: the repeats of every layer.
         problems: (id, prompt) of every problem, in the order of the runs' columns.
         runs: each layer's means by problem, shape (seeds, problems).
+        depth: how many layers the model has.
     """
 
     study: str
@@ -54,6 +63,7 @@ class Ranking:
     seeds: tuple[int, ...]
     problems: tuple[tuple[str, str], ...]
     runs: dict[int, Matrix]
+    depth: int
 
     @property
     def sets(self) -> ProblemSets:
@@ -66,23 +76,36 @@ class Ranking:
 
     def ties(self, layers: Sequence[int]) -> bool:
         """Whether all these layers score alike, so that there is no ranking."""
-        return bool(np.ptp(np.round(self.scores(layers), _DECIMALS)) == 0)
+        return all_tied(self.scores(layers))
+
+
+@dataclass(frozen=True)
+class Coefficient(Interval):
+    """A correlation with its interval, and its two-sided p were the layers exchangeable."""
+
+    p: float
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """How far two studies rank the layers alike.
+    """How far two studies' layers agree.
 
     Attributes:
-        spearman: rho, with its interval.
-        kendall: tau-b, with its interval.
-        p: two-sided, of rho, were the layers exchangeable.
+        points: the layers, or the relative depths, that are compared.
+        spearman: rho.
+        kendall: tau-b.
+        pearson: r.
+        partial_spearman: rho with depth removed; None of fewer than 5 points.
+        partial_pearson: r with depth removed; None of fewer than 5 points.
         reliability: by study, of its own ranking; None where there is nothing to halve.
     """
 
-    spearman: Interval
-    kendall: Interval
-    p: float
+    points: int
+    spearman: Coefficient
+    kendall: Coefficient
+    pearson: Coefficient
+    partial_spearman: Coefficient | None
+    partial_pearson: Coefficient | None
     reliability: dict[str, float | None]
 
     @property
@@ -93,31 +116,72 @@ class Correlation:
 
 
 def correlate(first: Ranking, second: Ranking, layers: Sequence[int], resamples: int, confidence: float) -> Correlation:
-    """Correlate two studies' rankings of the layers that both hold. The order of the two is irrelevant.
+    """Correlate two studies' profiles over the layers that both hold. The order of the two is irrelevant.
 
     Args:
         first: a study.
-        second: another one.
+        second: another one, of a model as deep.
         layers: the shared layers, ascending; in neither study all alike (``Ranking.ties``).
         resamples: how many draws.
         confidence: the share of draws inside an interval.
     """
-    first, second = sorted((first, second), key=lambda ranking: ranking.study)
-    names = (first.study, second.study)
+    depths = np.array([relative_depth(layer, first.depth) for layer in layers])
+    grid = Grid(depths, tuple(layers), tuple(layers), np.eye(len(layers)))
+    return _correlate(first, second, grid, resamples, confidence)
+
+
+def correlate_over_depth(shallow: Ranking, deep: Ranking, grid: Grid, resamples: int, confidence: float) -> Correlation:
+    """Correlate the profiles of two models of different depth, the deeper one's read at the other's relative depths.
+
+    Args:
+        shallow: the study of the model with fewer layers.
+        deep: the other one.
+        grid: of their scanned layers; in neither study all points alike.
+        resamples: how many draws.
+        confidence: the share of draws inside an interval.
+    """
+    return _correlate(shallow, deep, grid, resamples, confidence)
+
+
+def _correlate(shallow: Ranking, deep: Ranking, grid: Grid, resamples: int, confidence: float) -> Correlation:
+    sides = sorted(
+        ((shallow, grid.shallow, np.eye(len(grid.shallow))), (deep, grid.deep, grid.weights)),
+        key=lambda side: side[0].study,
+    )
+    (first, *_), (second, *_) = sides
     bootstraps = _bootstraps(first, second, resamples, confidence)
-    drawn = [_draws(ranking, layers, one) for ranking, one in zip((first, second), bootstraps, strict=True)]
-    scores = first.scores(layers), second.scores(layers)
-    interval = bootstraps[0].interval
+    one, other = (weights @ study.scores(layers) for study, layers, weights in sides)
+    drawn = [
+        _draws(study, layers, bootstrap) @ weights.T
+        for (study, layers, weights), bootstrap in zip(sides, bootstraps, strict=True)
+    ]
+    interval, seed = bootstraps[0].interval, derive_seed(first.study, second.study, "permutation")
+    covariates = hump(grid.depths)
+
+    def of(measure: Measure, p: float) -> Coefficient:
+        found = interval(float(measure(one, other)), measure(*drawn))
+        return Coefficient(found.value, found.low, found.high, p)
+
+    def without_depth(
+        measure: Callable[[Matrix, Matrix, Matrix], Matrix], first: Matrix, second: Matrix
+    ) -> Coefficient | None:
+        if len(grid.depths) < FEWEST_FOR_PARTIAL:
+            return None
+        return of(lambda x, y: measure(x, y, covariates), partial_p(first, second, covariates, seed))
+
     return Correlation(
-        spearman=interval(float(spearman(*scores)), spearman(*drawn)),
-        kendall=interval(float(kendall(*scores)), kendall(*drawn)),
-        p=permutation_p(*scores, derive_seed(*names, "permutation")),
+        points=len(grid.depths),
+        spearman=of(spearman, permutation_p(one, other, seed)),
+        kendall=of(kendall, permutation_p(one, other, seed, kendall)),
+        pearson=of(pearson, permutation_p(one, other, seed, pearson)),
+        partial_spearman=without_depth(partial_spearman, ranks(one), ranks(other)),
+        partial_pearson=without_depth(partial_pearson, one, other),
         reliability={
-            one.study: reliability(
-                one.sets.equalized(np.stack([one.runs[layer] for layer in layers])),
-                derive_seed(one.seed, one.study, "halves"),
+            study.study: reliability(
+                np.tensordot(weights, study.sets.equalized(np.stack([study.runs[layer] for layer in layers])), 1),
+                derive_seed(study.seed, study.study, "halves"),
             )
-            for one in (first, second)
+            for study, layers, weights in sides
         },
     )
 
@@ -147,43 +211,6 @@ def _draws(ranking: Ranking, layers: Sequence[int], bootstrap: Bootstrap) -> Mat
     return np.stack([bootstrap.scores(ranking.runs[layer]) for layer in layers], axis=1)
 
 
-def spearman(first: Matrix, second: Matrix) -> Matrix:
-    """Correlate the ranks along the last axis; 0 where one side is all ties, for it ranks nothing.
-
-    Args:
-        first: figures of shape (..., layers).
-        second: figures of the same shape.
-
-    Returns:
-        Shape (...).
-    """
-    return _cosine(_ranks(first), _ranks(second))
-
-
-def kendall(first: Matrix, second: Matrix) -> Matrix:
-    """Tau-b along the last axis: the cosine of the signs of all pairs' differences. As ``spearman`` else."""
-    return _cosine(_signs(first), _signs(second))
-
-
-def permutation_p(first: Matrix, second: Matrix, seed: int) -> float:
-    """The two-sided p-value of rho were every order of the layers equally likely.
-
-    The share of all orders whose rho is as far from zero; beyond 8 layers of drawn orders, the one found
-    counted among them (Phipson and Smyth 2010).
-
-    Args:
-        first: figures of shape (layers,).
-        second: figures of the same shape.
-        seed: of the drawn orders.
-    """
-    one, other = _ranks(first), _ranks(second)
-    orders = _orders(len(one), _ORDERS, seed)
-    as_far = np.abs(other[orders] @ one) >= abs(other @ one)  # whole numbers: equal ones are equal
-    if math.factorial(len(one)) <= _ORDERS:
-        return float(as_far.mean())
-    return float((1 + as_far.sum()) / (1 + len(orders)))
-
-
 def reliability(runs: Matrix, seed: int) -> float | None:
     """How far a ranking would agree with a repeat of itself: split halves, stepped up to the whole.
 
@@ -201,36 +228,8 @@ def reliability(runs: Matrix, seed: int) -> float | None:
     half = whole // 2
     if half == 0:
         return None
-    orders = _orders(whole, _HALVINGS, seed)
+    orders = random_orders(whole, _HALVINGS, seed)
     one, other = (parts[:, chosen].mean(axis=2).T for chosen in (orders[:, :half], orders[:, half : 2 * half]))
     found = max(float(spearman(one, other).mean()), 0.0)
     step = whole / half
     return step * found / (1 + (step - 1) * found)
-
-
-def _orders(count: int, most: int, seed: int) -> npt.NDArray[np.int64]:
-    """Every order of ``count`` things, or ``most`` random ones where there are more; shape (orders, count)."""
-    if math.factorial(count) <= most:
-        return np.array(list(permutations(range(count))), dtype=np.int64)
-    generator = np.random.Generator(np.random.Philox(seed))
-    return generator.permuted(np.tile(np.arange(count, dtype=np.int64), (most, 1)), axis=1)
-
-
-def _ranks(figures: Matrix) -> Matrix:
-    """Twice the ranks, less their mean: whole numbers, ties or not."""
-    ranks: Matrix = 2 * rankdata(np.round(figures, _DECIMALS), axis=-1) - (figures.shape[-1] + 1)
-    return ranks
-
-
-def _signs(figures: Matrix) -> Matrix:
-    rounded = np.round(figures, _DECIMALS)
-    lower, upper = np.triu_indices(figures.shape[-1], 1)
-    signs: Matrix = np.sign(rounded[..., upper] - rounded[..., lower])
-    return signs
-
-
-def _cosine(first: Matrix, second: Matrix) -> Matrix:
-    length = np.sqrt((first * first).sum(axis=-1) * (second * second).sum(axis=-1))
-    product = np.asarray((first * second).sum(axis=-1))
-    cosine: Matrix = np.divide(product, length, out=np.zeros_like(product), where=length > 0)
-    return cosine

@@ -14,7 +14,7 @@ from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
 from onelayer.grid import BASE, Run, all_runs, full_runs, layer_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
-from onelayer.records import aligned, problem_means, read_records, summarize
+from onelayer.records import SCORED, aligned, read_records, scored
 from onelayer.state import StudyState
 from onelayer.store import HISTORY, read_json, run_folder
 
@@ -57,6 +57,23 @@ class Evidence:
             arms.setdefault(run.layers[0], []).append(run)
         return arms
 
+    @property
+    def settings(self) -> dict[str, list[Run]]:
+        """The runs of every setting but the searches', by name, in the order of the grid; no setting without one."""
+        arms: dict[str, list[Run]] = {}
+        for run in self.runs:
+            if run.kind != "search":
+                arms.setdefault(run.setting, []).append(run)
+        return arms
+
+    def trained_layers(self, runs: Sequence[Run]) -> list[int] | None:
+        """The layers that these runs trained, empty for all or none of them; None where the runs differ in it.
+
+        Where a ranking chose the layers, the manifest of the training says which they were.
+        """
+        found = [list(run.layers) or list(self.trainings[run.name].details.get("layers", [])) for run in runs]
+        return found[0] if all(one == found[0] for one in found) else None
+
     def matrix(self, split: str, runs: Sequence[Run]) -> Matrix:
         """The runs' means by problem, shape (runs, problems), over the base's problems."""
         means = self.means[split]
@@ -66,9 +83,10 @@ class Evidence:
         """Each run's score on ``report``."""
         return [self.summaries[run.name]["report"]["score"] for run in runs]
 
-    def records(self, run: Run, split: str) -> pd.DataFrame:
-        """A run's records of one split, read anew: they are large."""
-        found = read_records(self.study.name, run.name)
+    def records(self, run: Run, split: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """A run's records of one split, read anew: they are large. Of some columns alone, where these are named."""
+        read = None if columns is None else list(dict.fromkeys(["split", *columns]))
+        found = read_records(self.study.name, run.name, read)
         return found[found["split"] == split]
 
 
@@ -82,7 +100,7 @@ def gather(study: Study, partial: bool = False) -> Evidence:
     Raises UserError where a run's records are missing or stale; in part, only where the base's are, or every full
     run's, for without them nothing can be said of a gain.
     """
-    state = StudyState(study)
+    state = StudyState(study, weights=False)
     standings = {run: state.evaluation(run) for run in all_runs(study)}
     missing = {run.name: standing.reason for run, standing in standings.items() if not standing.done}
     needed = [BASE] if partial else list(standings)
@@ -97,10 +115,10 @@ def gather(study: Study, partial: bool = False) -> Evidence:
     means: dict[str, dict[str, pd.Series]] = {split: {} for split in SPLITS}
     summaries = {}
     for run in runs:
-        records = read_records(study.name, run.name)
-        summaries[run.name] = summarize(records)
+        found = scored(read_records(study.name, run.name, SCORED, categories=True))
+        summaries[run.name] = {split: summary for split, (summary, _) in found.items()}
         for split in evaluated_splits(run):
-            means[split][run.name] = problem_means(records, split)
+            means[split][run.name] = found[split][1]
     return Evidence(
         study=study,
         runs=runs,

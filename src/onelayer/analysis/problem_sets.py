@@ -81,6 +81,23 @@ class ProblemSets:
             scale[columns] = self._weights[name] * self._problems / len(columns)
         return runs * scale
 
+    def residual(self, runs: Matrix) -> float:
+        """What of a run's score is seed and problem together: the residual mean square over the number of problems.
+
+            r = Σ_b w_b² · Σ (x − row mean − column mean + mean)² / ((m − 1)(n_b − 1)) / n_b
+
+        Args:
+            runs: each run's mean by problem, shape (seeds, problems); two seeds or more.
+        """
+        seeds, total = len(runs), 0.0
+        for name, columns in self._members.items():
+            count = len(columns)
+            if count > 1:
+                left = runs[:, columns] - runs[:, columns].mean(axis=0)
+                left -= left.mean(axis=1, keepdims=True)
+                total += self._weights[name] ** 2 * float((left**2).sum()) / ((seeds - 1) * (count - 1) * count)
+        return total
+
     def draw(self, generator: np.random.Generator, resamples: int) -> Matrix:
         """Draw the problems of every set with replacement.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +63,20 @@ def pass_at_k(outcomes: Sequence[Sequence[bool]], k: int) -> Estimate:
     Raises ValueError where a problem has fewer than k samples.
     """
     _enough(outcomes, k)
-    return over_problems(
-        [1 - math.comb(len(samples) - sum(samples), k) / math.comb(len(samples), k) for samples in outcomes]
-    )
+    return over_problems(pass_chances(np.array([sum(one) for one in outcomes]), np.array([*map(len, outcomes)]), k))
+
+
+def pass_chances(right: npt.NDArray[np.int64], samples: npt.NDArray[np.int64], k: int) -> npt.NDArray[np.float64]:
+    """pass@k of each problem: of all choices of k of its samples, the share that hold a right one.
+
+    Args:
+        right: how many of a problem's samples are right, shape (problems,).
+        samples: how many it has, k or more, shape (problems,).
+        k: how many are chosen.
+    """
+    drawn = np.arange(k)[:, None]
+    none_right: npt.NDArray[np.float64] = np.prod(np.maximum(samples - right - drawn, 0) / (samples - drawn), axis=0)
+    return 1 - none_right
 
 
 def maj_at_k(outcomes: Sequence[Sequence[bool]], answers: Sequence[Sequence[str | None]], k: int) -> Estimate:
@@ -81,34 +93,53 @@ def maj_at_k(outcomes: Sequence[Sequence[bool]], answers: Sequence[Sequence[str 
 
     Raises ValueError where a problem has fewer than k samples.
     """
+    return over_problems(majority_chances(outcomes, answers, k))
+
+
+def majority_chances(
+    outcomes: Sequence[Sequence[bool]], answers: Sequence[Sequence[str | int | None]], k: int
+) -> list[float]:
+    """maj@k of each problem. Arguments and errors as of `maj_at_k`."""
     _enough(outcomes, k)
-    return over_problems([_chance_of_majority(right, texts, k) for right, texts in zip(outcomes, answers, strict=True)])
+    return [_chance_of_majority(right, texts, k) for right, texts in zip(outcomes, answers, strict=True)]
 
 
-def _chance_of_majority(outcomes: Sequence[bool], answers: Sequence[str | None], k: int) -> float:
+def _chance_of_majority(outcomes: Sequence[bool], answers: Sequence[str | int | None], k: int) -> float:
+    groups: dict[str | int, list[bool]] = {}
+    for right, text in zip(outcomes, answers, strict=True):
+        if text is not None:
+            groups.setdefault(text, []).append(right)
+    # The order of the groups is irrelevant: many problems are one case.
+    cases = tuple(sorted((len(members), sum(members)) for members in groups.values()))
+    return _chance_in_case(cases, len(outcomes), k)
+
+
+@lru_cache(maxsize=4096)
+def _chance_in_case(groups: tuple[tuple[int, int], ...], samples: int, k: int) -> float:
     """The chance for one problem, by counting the choices of k samples in which a right answer is (jointly) on top.
 
     For each height v of the top, groups of equal answers are added one by one to a table over (samples chosen so far,
     groups that reach v): how many choices there are, and the sum over them of the credits of the groups at v.
+
+    Args:
+        groups: of each different answer, how many samples gave it and how many of them are right.
+        samples: how many there are, those without an answer among them.
+        k: how many vote.
     """
-    groups: dict[str, list[bool]] = {}
-    for right, text in zip(outcomes, answers, strict=True):
-        if text is not None:
-            groups.setdefault(text, []).append(right)
-    silent = sum(text is None for text in answers)
+    silent = samples - sum(size for size, _ in groups)
     won = 0.0
-    for top in range(1, min(k, max(map(len, groups.values()), default=0)) + 1):
+    for top in range(1, min(k, max((size for size, _ in groups), default=0)) + 1):
         most = k // top
         choices = np.zeros((k + 1, most + 1))
         credits = np.zeros_like(choices)
         choices[0, 0] = 1
-        for members in groups.values():
+        for size, right in groups:
             # Equal texts are judged alike; were they not (a judge that runs a program, say), one is taken at random.
-            credit = sum(members) / len(members)
+            credit = right / size
             before, before_credits = choices, credits
             choices, credits = np.zeros_like(before), np.zeros_like(before)
-            for taken in range(min(len(members), top) + 1):
-                ways = math.comb(len(members), taken)
+            for taken in range(min(size, top) + 1):
+                ways = math.comb(size, taken)
                 reaches = taken == top
                 from_, to = slice(0, k + 1 - taken), slice(taken, k + 1)
                 ties, onto = slice(0, most + 1 - reaches), slice(int(reaches), most + 1)
@@ -119,7 +150,7 @@ def _chance_of_majority(outcomes: Sequence[bool], answers: Sequence[str | None],
         for chosen in range(top, k + 1):
             rest = math.comb(silent, k - chosen)
             won += rest * sum(credits[chosen, tied] / tied for tied in range(1, most + 1))
-    return won / math.comb(len(outcomes), k)
+    return won / math.comb(samples, k)
 
 
 def _enough(outcomes: Sequence[Sequence[bool]], k: int) -> None:

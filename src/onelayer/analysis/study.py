@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from onelayer.analysis.baselines import baselines
+from onelayer.analysis.behaviour import behaviour
+from onelayer.analysis.comparison import compare_arms, holm
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
+from onelayer.analysis.cost import economics
+from onelayer.analysis.drawn import drawn_contributions
+from onelayer.analysis.ensemble import ensemble
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
+from onelayer.analysis.location import location
 from onelayer.analysis.problem_sets import ProblemSets
+from onelayer.analysis.recommendation import recommendation
+from onelayer.analysis.seed_agreement import seed_agreement
+from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
 from onelayer.analysis.suite import suite_section
+from onelayer.analysis.weights import weights_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
 from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs
@@ -24,7 +35,7 @@ from onelayer.suite.standing import SuiteState, scored_runs
 def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """Compute and write a study's analysis.
 
-    A layer is ranked on ``select`` and reported on ``report``.
+    A layer is ranked on ``select`` and reported on ``report``. Checkpoints are not read, nor need they be there.
 
     Args:
         study: the settings.
@@ -34,8 +45,10 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """
     evidence = gather(study, partial)
     suite, unscored = _suite(study, partial)
-    scans = {split: _scan(evidence, split) for split in SPLITS}
-    layers = _layers(evidence, scans["select"], scans["report"])
+    bootstraps = {split: _bootstrap(evidence, split) for split in SPLITS}
+    scans = {split: _scan(evidence, split, bootstraps[split]) for split in SPLITS}
+    drawn = drawn_contributions(evidence)
+    layers = _layers(evidence, scans["select"], scans["report"], _versus_full(evidence, bootstraps["report"]))
     best = next((layer for layer in layers if layer["rank"] == 1), None)
     search = read_choice(study)
     costs = {run.name: _cost(evidence, run) for run in evidence.runs}
@@ -60,18 +73,34 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
         "defined": scans["report"].defined,
         "layers": layers,
         "best_layer": best,
+        "location": location(
+            scans["select"],
+            scans["report"],
+            drawn,
+            study.model.layer_count(),
+            study.analysis.confidence,
+        ),
+        "seed_agreement": seed_agreement(evidence),
+        "weights": weights_section(evidence, StudyState(study, weights=False), scans["report"], drawn),
         "baselines": baselines(evidence, scans["report"], best, search["learning_rate"], costs),
+        "strategies": strategies(evidence, scans["report"], bootstraps["report"], best, costs),
+        "rate_sensitivity": rate_sensitivity(evidence, scans["report"], bootstraps["report"], search["learning_rate"]),
         "search": search,
         "curves": evidence.histories,
         "summaries": evidence.summaries,
         "cost": costs,
         "trained_on": _trained_on(evidence.trainings),
-        "provenance": _provenance(evidence.trainings),
+        "provenance": _provenance(evidence.trainings) | {"seed": study.seed},
         "missing": evidence.missing,
         **suite,
     }
+    result["ensemble"] = ensemble(evidence, [row["layer"] for row in sorted(layers, key=lambda row: int(row["rank"]))])
+    result["behaviour"] = behaviour(evidence, best["layer"] if best else None)
+    result["economics"] = economics(evidence, costs)
+    result["recommendation"] = recommendation(evidence, result)
     result["notes"] = _missing_notes(evidence) + unscored + _notes(study, result, evidence.trainings)
-    write_json(analysis_file(study.name), result)
+    # It holds every step of every run: lines of their own would make it several times as large and slow.
+    write_json(analysis_file(study.name), result, indent=None)
     return result
 
 
@@ -79,7 +108,7 @@ def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
     """The suite's section, where the study has a suite, and, in part, a note where not every run is scored on it."""
     if not study.suite:
         return {}, []
-    state = StudyState(study)
+    state = StudyState(study, weights=False)
     standings = SuiteState(study, state)
     unscored = [run.name for run in scored_runs(study) if not standings.run(run).done]
     if partial and unscored:
@@ -87,25 +116,50 @@ def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
     return {"suite": suite_section(study, state)}, []
 
 
-def _scan(evidence: Evidence, split: str) -> Scan:
+def _bootstrap(evidence: Evidence, split: str) -> Bootstrap:
     study = evidence.study
-    bootstrap = Bootstrap(
+    return Bootstrap(
         ProblemSets.of_ids(list(evidence.means[split][BASE.name].index)),
         study.analysis.resamples,
         study.analysis.confidence,
         derive_seed(study.seed, "bootstrap", split),
     )
+
+
+def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
+    study = evidence.study
     arms: dict[Arm, list[Run]] = dict(evidence.layers.items())
-    for family in families(study):  # after the layers, so that their draws are the same with baselines and without
-        runs = evidence.of(family_runs(study, family))
-        if runs:
-            arms[family.name] = runs
+    others = {family.name: list(family_runs(study, family)) for family in families(study)}
+    for name, runs in (others | strategy_arms(study) | sensitivity_arms(study)).items():
+        if there := evidence.of(runs):
+            arms[name] = there
     matrices = {name: evidence.matrix(split, runs) for name, runs in arms.items()}
     full = evidence.of(full_runs(study))
     return scan(evidence.matrix(split, [BASE]), evidence.matrix(split, full), matrices, bootstrap)
 
 
-def _layers(evidence: Evidence, select: Scan, report: Scan) -> list[dict[str, Any]]:
+def _versus_full(evidence: Evidence, bootstrap: Bootstrap) -> dict[int, dict[str, float]]:
+    """Each layer's score less full training's on ``report``, the p-values corrected over the study's layers."""
+    full = evidence.matrix("report", evidence.of(full_runs(evidence.study)))
+    found = {
+        layer: compare_arms(evidence.matrix("report", runs), full, bootstrap) for layer, runs in evidence.layers.items()
+    }
+    corrected = holm([one.p for one in found.values()])
+    return {
+        layer: {
+            "difference": one.difference.value,
+            "low": one.difference.low,
+            "high": one.difference.high,
+            "p": one.p,
+            "p_adjusted": p_adjusted,
+        }
+        for (layer, one), p_adjusted in zip(found.items(), corrected, strict=True)
+    }
+
+
+def _layers(
+    evidence: Evidence, select: Scan, report: Scan, versus_full: dict[int, dict[str, float]]
+) -> list[dict[str, Any]]:
     depth = evidence.study.model.layer_count()
     order = ranked({layer: select.scores[layer].value for layer in evidence.layers})
     rows = []
@@ -126,6 +180,7 @@ def _layers(evidence: Evidence, select: Scan, report: Scan) -> list[dict[str, An
                 "score_deviation": deviation(scores),
                 "contribution": asdict(found.interval) if found else None,
                 "per_seed": list(found.per_seed) if found else None,
+                "versus_full": versus_full[layer],
             }
         )
     return rows
@@ -138,12 +193,17 @@ def _cost(evidence: Evidence, run: Run) -> dict[str, Any]:
         "train_seconds": manifest.wall_seconds,
         "evaluate_seconds": evidence.evaluations[run.name].wall_seconds,
         "peak_memory_bytes": manifest.peak_memory_bytes,
-        # A model of the hub lies in a cache that this machine need not have; its manifest says how large it is.
-        "checkpoint_bytes": manifest.details["checkpoint_bytes"]
-        if "checkpoint_bytes" in manifest.details
-        else sum((folder / name).stat().st_size for name in manifest.files if name.endswith(".safetensors")),
+        "checkpoint_bytes": _checkpoint_bytes(folder, manifest),
         "trained_parameters": manifest.details.get("trained_parameters"),
     }
+
+
+def _checkpoint_bytes(folder: Path, manifest: Manifest) -> int | None:
+    """How large a run's checkpoint is, which need not be here; None where only the file itself could tell."""
+    if "checkpoint_bytes" in manifest.details:
+        return int(manifest.details["checkpoint_bytes"])
+    files = [folder / name for name in manifest.files if name.endswith(".safetensors")]
+    return sum(path.stat().st_size for path in files) if all(path.is_file() for path in files) else None
 
 
 def _trained_on(manifests: dict[str, Manifest]) -> str:
@@ -171,7 +231,8 @@ def _missing_notes(evidence: Evidence) -> list[str]:
     for setting, runs in settings.items():
         lost = [f"{run.name} ({evidence.missing[run.name]})" for run in runs if run.name in evidence.missing]
         if lost:
-            rest = f"rests on {len(runs) - len(lost)} of {len(runs)} seeds" if len(lost) < len(runs) else "is left out"
+            share = f"{len(runs) - len(lost)} of {len(runs)} {'seeds' if runs[0].draw is None else 'draws'}"
+            rest = f"rests on {share}" if len(lost) < len(runs) else "is left out"
             notes.append(f"{setting} {rest}: {', '.join(lost)} missing.")
     return notes
 
@@ -208,6 +269,7 @@ def _notes(study: Study, result: dict[str, Any], manifests: dict[str, Manifest])
         notes.append(f"The base's score is {result['base']['value']:.0f}: there is no room on one side of it.")
     if result["defined"]:
         notes += _separation(result["layers"])
+    notes += _beats_full(result["layers"], study.analysis.confidence)
     for name, summary in result["summaries"].items():
         for split, figures in summary.items():
             for share, what, tolerated in _HIDDEN_BY_A_SCORE:
@@ -229,6 +291,19 @@ _HIDDEN_BY_A_SCORE = (
     ("timeout", "were programs that ran out of time", 0.05),
     ("broken", "could not be judged and were left out of the score", 0.0),
 )
+
+
+def _beats_full(layers: list[dict[str, Any]], confidence: float) -> list[str]:
+    """The layers that score above full training, as far as so many comparisons can show it."""
+    notes = []
+    for row in layers:
+        versus = row["versus_full"]
+        if versus["difference"] > 0 and versus["p_adjusted"] <= 1 - confidence:
+            notes.append(
+                f"Layer {row['layer']} beats full training by {versus['difference']:.3f} ({versus['low']:.3f} to"
+                f" {versus['high']:.3f}; p {versus['p_adjusted']:.2g}, corrected for {len(layers)} layers)."
+            )
+    return notes
 
 
 def _separation(layers: list[dict[str, Any]]) -> list[str]:

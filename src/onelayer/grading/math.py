@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from onelayer.grading.comparison import Comparison
 from onelayer.grading.exact import exact_value
 from onelayer.grading.extraction import final_answer
-from onelayer.grading.normalizing import TEXT, normalize, split_unit, words_of
+from onelayer.grading.normalizing import TEXT, bare, normalize, split_unit, words_of
 from onelayer.grading.structure import LONGEST, TooDeepError, as_list, take_apart
 from onelayer.grading.symbolic import TooSlowError, UnreadableError, proportional, same_value, time_limit
 from onelayer.tasks.contract import Grade
@@ -78,7 +78,7 @@ class _Answer:
 
     def equals(self, found: str) -> bool:
         gold, text = self._gold, normalize(found)
-        if _bare(gold) == _bare(text):
+        if bare(gold) == bare(text):
             return bool(text)
         option = _OPTION.fullmatch(TEXT.sub(r"\1", gold).strip())
         if option:
@@ -96,12 +96,12 @@ class _Answer:
         return listed is not None and comparison.same(right, listed)
 
     def _same_leaf(self, gold: str, found: str) -> bool:
-        if _bare(gold) == _bare(found):
+        if bare(gold) == bare(found):
             return True
         (gold, gold_unit), (found, unit) = split_unit(gold), split_unit(found)
         if unit and gold_unit and unit != gold_unit:
             return False
-        if _bare(gold) == _bare(found):
+        if bare(gold) == bare(found):
             return True
         based = _BASED.fullmatch(gold), _BASED.fullmatch(found)
         if based[0] or based[1]:
@@ -123,7 +123,7 @@ class _Answer:
             return False
 
     def _same_equation(self, gold: tuple[str, str], found: tuple[str, str]) -> bool:
-        if all(_bare(a) == _bare(b) for a, b in zip(gold, found, strict=True)):
+        if all(bare(a) == bare(b) for a, b in zip(gold, found, strict=True)):
             return True
         self.how = "same equation"
         try:
@@ -131,11 +131,6 @@ class _Answer:
         except UnreadableError as error:
             self.refused = str(error)
             return False
-
-
-def _bare(text: str) -> str:
-    """A text without spaces, but for those that tell numbers apart: 1 2 is not 12, nor is 1, 234 the same as 1,234."""
-    return re.sub(r"(?<![\d,])\s+|(?<!\d,)(?<=,)\s+|\s+(?!\d)", "", text)
 
 
 def _unparenthesized(text: str) -> str:
@@ -164,6 +159,6 @@ def _same_in_base(gold: str, found: str) -> bool:
 def _numeral(text: str) -> tuple[str, str | None]:
     match = _BASED.fullmatch(text)
     if not match:
-        return _bare(text).replace(",", ""), None
+        return bare(text).replace(",", ""), None
     named = {"two": "2", "three": "3", "eight": "8", "ten": "10", "sixteen": "16"}
     return match.group(1).lstrip("0").upper(), named.get(match.group(2), match.group(2))

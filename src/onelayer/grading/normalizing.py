@@ -150,6 +150,11 @@ def split_unit(text: str) -> tuple[str, str | None]:
     return text, unit
 
 
+def bare(text: str) -> str:
+    """A text without spaces, but for those that tell numbers apart: 1 2 is not 12, nor is 1, 234 the same as 1,234."""
+    return re.sub(r"(?<![\d,])\s+|(?<!\d,)(?<=,)\s+|\s+(?!\d)", "", text)
+
+
 def words_of(text: str) -> str | None:
     """An answer in words (``\\text{Evelyn}``, "an ellipse") in small letters; None where it is anything else."""
     bare = TEXT.sub(r"\1", text)

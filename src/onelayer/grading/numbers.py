@@ -29,11 +29,12 @@ def final_number(text: str) -> str | None:
 
 def same_number(found: str, expected: str) -> bool:
     """Tell whether two texts, each holding a number as `final_number` finds it, name the same value."""
-    left, right = _value(found), _value(expected)
+    left, right = number_value(found), number_value(expected)
     return left is not None and left == right
 
 
-def _value(text: str) -> Fraction | None:
+def number_value(text: str) -> Fraction | None:
+    """The value of the number that a text ends on; None where it has none, or one too long to be an answer."""
     number = final_number(text)
     if number is None or len(number) > _LONGEST:
         return None

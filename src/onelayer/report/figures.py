@@ -8,8 +8,10 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 
-from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, bars, drawing, svg
+from onelayer.grid import setting_name
+from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, SKY, bars, drawing, svg
 
 
 def profile(analysis: dict[str, Any]) -> str:
@@ -33,7 +35,7 @@ def profile(analysis: dict[str, Any]) -> str:
             markersize=5,
             label=f"one layer ({analysis['confidence']:.0%} interval)",
         )
-        best = analysis["best_layer"]
+        best = analysis["best_layer"]  # there is one wherever there is a layer
         axes.plot(
             [best["layer"]],
             [best[key]["value"]],
@@ -76,23 +78,29 @@ _CURVES = {
     "lora": ("LoRA", ORANGE, 1.0),
     "tuned": ("one layer, its own rate", GREY, 1.0),
 }
+_OTHER = ("other runs", SKY, 1.0)
+# A line of more points is thinned: no screen or page shows them apart.
+_POINTS = 200
 
 
 def curves(analysis: dict[str, Any]) -> str:
-    """What each step's batch earned, smoothed, of the full runs, of every layer's and of the baselines'."""
+    """What each step's batch earned, smoothed: a line a setting, the mean over its seeds; the searches' runs apart."""
+    settings: dict[str, list[Sequence[dict[str, float]]]] = {}
+    for run, history in analysis["curves"].items():
+        if history and not run.startswith("search-"):
+            settings.setdefault(setting_name(run), []).append(history)
     with drawing(f"curves-{analysis['study']}", 7.2, 3.4) as (figure, axes):
         drawn: set[str] = set()
-        for run, history in sorted(analysis["curves"].items(), reverse=True):  # full last, on top
-            kind = run.partition("-")[0]
-            if kind == "search":
-                continue
-            label, color, width = _CURVES[kind]
+        for setting, histories in sorted(settings.items(), reverse=True):  # full last, on top
+            kind = setting.partition("-")[0]
+            label, color, width = _CURVES.get(kind, _OTHER)
+            steps, means = _over_seeds(histories)
             axes.plot(
-                [row["step"] for row in history],
-                _smoothed(_earned(history)),
+                steps,
+                means.mean(axis=0),
                 color=color,
                 linewidth=width,
-                alpha=1.0 if kind == "full" else 0.5,
+                alpha=1.0 if kind == "full" else 0.6,
                 zorder=3 if kind == "full" else 2,
                 label=None if label in drawn else label,
             )
@@ -103,14 +111,20 @@ def curves(analysis: dict[str, Any]) -> str:
         return svg(figure, f"Training curves, study {analysis['study']}")
 
 
+def _over_seeds(histories: Sequence[Sequence[dict[str, float]]]) -> tuple[list[float], npt.NDArray[np.float64]]:
+    """The steps that all seeds have, and what each seed earned there, smoothed: shape (seeds, steps); thinned."""
+    length = min(len(history) for history in histories)
+    thinned = slice(None, None, math.ceil(length / _POINTS))
+    steps = [row["step"] for row in histories[0][:length]][thinned]
+    return steps, np.array([_smoothed(earned(history[:length]))[thinned] for history in histories])
+
+
 def learning_curves(analyses: Sequence[dict[str, Any]]) -> str:
     """What the full runs earn by step under each algorithm: the mean over seeds, and their range as a band."""
     names = " and ".join(analysis["study"] for analysis in analyses)
     with drawing(f"learning-{names}", 7.2, 3.4) as (figure, axes):
         for analysis, color in zip(analyses, (BLUE, ORANGE, GREEN, GREY), strict=False):
-            histories = [h for run, h in analysis["curves"].items() if run.startswith("full-")]
-            seeds = np.array([_smoothed(_earned(history)) for history in histories])
-            steps = [row["step"] for row in histories[0]]
+            steps, seeds = _over_seeds([h for run, h in analysis["curves"].items() if run.startswith("full-")])
             label = f"{analysis['algorithm']} ({analysis['study']}, {len(seeds)} seeds)"
             axes.plot(steps, seeds.mean(axis=0), color=color, linewidth=1.8, label=label)
             axes.fill_between(steps, seeds.min(axis=0), seeds.max(axis=0), color=color, alpha=0.2, linewidth=0)
@@ -120,7 +134,7 @@ def learning_curves(analyses: Sequence[dict[str, Any]]) -> str:
         return svg(figure, f"Learning curves of {names}")
 
 
-def _earned(history: Sequence[dict[str, float]]) -> list[float]:
+def earned(history: Sequence[dict[str, float]]) -> list[float]:
     """By step, the share of episodes won, or, of single answers, the mean reward; NaN where neither is known."""
     return [row.get("success", row.get("reward", math.nan)) for row in history]
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
-from onelayer.grid import layer_name
+from onelayer.grid import layer_name, setting_name
+from onelayer.report.figures import earned
+
+_CONTRIBUTIONS = (
+    "study", "layer", "depth", "rank", "contribution", "low", "high", "score", "score_low", "score_high",
+    "select_score",
+)  # fmt: skip
 
 
 def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
@@ -31,7 +39,8 @@ def contributions(analysis: dict[str, Any]) -> pd.DataFrame:
                 **{f"contribution_s{seed}": figure for seed, figure in zip(row["seeds"], per_seed, strict=True)},
             }
         )
-    return pd.DataFrame(rows)
+    by_seed = [f"contribution_s{seed}" for seed in analysis["seeds"]]
+    return pd.DataFrame(rows, columns=[*_CONTRIBUTIONS, *by_seed])
 
 
 def learning_rates(analysis: dict[str, Any]) -> pd.DataFrame:
@@ -62,6 +71,8 @@ def settings(analysis: dict[str, Any]) -> pd.DataFrame:
     rows = [("full", full, full["deviation"], full["seeds"], full["per_seed"])]
     named = [(layer_name(row["layer"]), row) for row in analysis["layers"]]
     named += [(row["name"], row) for row in analysis["baselines"] if row["search"] is not None]
+    named += [(row["name"], row) for row in analysis["strategies"] if row["kind"] != "random"]
+    named += [(row["name"], row) for row in (analysis["rate_sensitivity"] or {"rows": []})["rows"]]
     rows += [(name, row["score"], row["score_deviation"], row["seeds"], row["score_per_seed"]) for name, row in named]
     return pd.DataFrame(
         [
@@ -75,8 +86,9 @@ def settings(analysis: dict[str, Any]) -> pd.DataFrame:
                 **{f"s{seed}": one for seed, one in zip(seeds, per_seed, strict=True)},
             }
             for name, score, deviation, seeds, per_seed in rows
-        ]
-    )
+        ],
+        columns=["study", "setting", "mean", "deviation", "low", "high", *(f"s{seed}" for seed in analysis["seeds"])],
+    ).astype({"deviation": float})  # numbers, even where one seed of each leaves none
 
 
 _BASELINES = (
@@ -104,7 +116,7 @@ def baselines(analysis: dict[str, Any]) -> pd.DataFrame:
                 "share_low": found["low"],
                 "share_high": found["high"],
                 "trained_parameters": row["trained_parameters"],
-                "checkpoint_kb": row["checkpoint_bytes"] / 1e3,
+                "checkpoint_kb": _kilobytes(row["checkpoint_bytes"]),
                 "train_seconds": row["train_seconds"],
                 "search_seconds": row["search_seconds"],
                 "peak_memory_mb": row["peak_memory_bytes"] / 1e6,
@@ -114,17 +126,79 @@ def baselines(analysis: dict[str, Any]) -> pd.DataFrame:
     return frame.astype({"layer": "Int64", "trained_parameters": "Int64"})  # whole numbers, even beside a row of none
 
 
+def _kilobytes(size: int | None) -> float:
+    return float("nan") if size is None else size / 1e3
+
+
 def curves(analysis: dict[str, Any]) -> pd.DataFrame:
     """One row a run and step."""
+    frames = [
+        pd.DataFrame(history).assign(study=analysis["study"], run=run)
+        for run, history in analysis["curves"].items()
+        if history
+    ]
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["step", "reward"])
+    return frame.reindex(columns=["study", "run", *(name for name in frame.columns if name not in ("study", "run"))])
+
+
+def curve_ends(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a setting: what its batches earned, over its seeds, in the first and the last five steps."""
+    groups: dict[str, list[list[float]]] = {}
+    for run, history in analysis["curves"].items():
+        if history:
+            groups.setdefault(setting_name(run), []).append(earned(history))
+    rows = [
+        {
+            "study": analysis["study"],
+            "setting": setting,
+            "seeds": len(runs),
+            "steps": min(len(run) for run in runs),
+            "first": fmean(fmean(run[:_END]) for run in runs),
+            "last": fmean(fmean(run[-_END:]) for run in runs),
+        }
+        for setting, runs in groups.items()
+    ]
+    return pd.DataFrame(rows, columns=["study", "setting", "seeds", "steps", "first", "last"])
+
+
+def learning_curve_ends(analyses: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """One row a study: its algorithm, and what full training earned in the first and the last five steps."""
+    rows = []
+    for analysis in analyses:
+        ends = curve_ends(analysis)
+        full = ends[ends["setting"] == "full"].drop(columns="setting")
+        full.insert(1, "algorithm", analysis["algorithm"])
+        rows.append(full)
+    return pd.concat(rows, ignore_index=True)
+
+
+def agreement(first: dict[str, Any], second: dict[str, Any]) -> pd.DataFrame:
+    """One row a layer that both studies hold: its contribution in each, with the intervals."""
+    other = {row["layer"]: row["contribution"] for row in second["layers"]}
     return pd.DataFrame(
         [
-            {"study": analysis["study"], "run": run, **row}
-            for run, history in analysis["curves"].items()
-            for row in history
+            {"layer": row["layer"]}
+            | {
+                f"{end} in {analysis['study']}": found[key]
+                for analysis, found in ((first, row["contribution"]), (second, other[row["layer"]]))
+                for end, key in (("C", "value"), ("low", "low"), ("high", "high"))
+            }
+            for row in first["layers"]
+            if row["layer"] in other
         ]
     )
 
 
+def provenance(analysis: dict[str, Any]) -> pd.DataFrame:
+    """One row a run that has records: its fingerprint."""
+    fingerprints = analysis["provenance"]["fingerprints"]
+    return pd.DataFrame(
+        [{"study": analysis["study"], "run": run, "fingerprint": one} for run, one in fingerprints.items()]
+    )
+
+
+# Steps at either end of a training curve that its table gives the mean of.
+_END = 5
 _STATUSES = ("timeout", "crashed", "broken")
 
 
@@ -151,7 +225,7 @@ def runs(analysis: dict[str, Any]) -> pd.DataFrame:
                 "train_seconds": cost["train_seconds"],
                 "evaluate_seconds": cost["evaluate_seconds"],
                 "peak_memory_mb": cost["peak_memory_bytes"] / 1e6,
-                "checkpoint_kb": cost["checkpoint_bytes"] / 1e3,
+                "checkpoint_kb": _kilobytes(cost["checkpoint_bytes"]),
             }
         )
     frame = pd.DataFrame(rows)

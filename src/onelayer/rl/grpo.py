@@ -25,19 +25,21 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
 
-from onelayer.adaptation import check_trainable, tensor_hashes
+from onelayer.adaptation import boost_rates, check_rates, check_trainable, tensor_hashes
 from onelayer.grading.worker import Grader
 from onelayer.model_settings import Chat
 from onelayer.prompting import end_ids, prompt_tokens
 from onelayer.rl.rollout import Decoding, generate_in_batches, row_seeds
 from onelayer.rl.vllm_backend import VllmSampler
+from onelayer.sharding import ShardableMixin
 from onelayer.tasks.contract import Problem
-from onelayer.training import ResumableMixin, Workplace
+from onelayer.training import Workplace
 from onelayer.training_settings import Training
 
 Reward = Callable[..., list[float | None]]
@@ -50,12 +52,16 @@ def grpo_config(
     precision: str,
     algorithm: Literal["grpo", "dr_grpo", "gigpo"] = "grpo",
     turns: int = 1,
+    report_to: Sequence[str] = (),
+    processes: int = 1,
     **overrides: Any,
 ) -> GRPOConfig:
     """TRL's settings for ours.
 
     GiGPO uses Dr. GRPO's sum over tokens, whose weights `onelayer.rl.agents` sets. The constant of that sum is what a
     row can hold of the model's own tokens: the limit of a turn times the turns.
+
+    Each of the ``processes`` takes an equal part of every forward and backward pass.
     """
     rows = settings.minibatch_prompts * settings.group_size
     return GRPOConfig(
@@ -77,7 +83,7 @@ def grpo_config(
         top_k=0,
         max_completion_length=settings.max_tokens * turns,
         num_generations=settings.group_size,
-        per_device_train_batch_size=settings.microbatch_rows,
+        per_device_train_batch_size=settings.microbatch_rows // processes,
         gradient_accumulation_steps=rows // settings.microbatch_rows,
         steps_per_generation=settings.prompts_per_batch * settings.group_size // settings.microbatch_rows,
         num_iterations=settings.inner_epochs,
@@ -87,9 +93,12 @@ def grpo_config(
         logging_steps=1,
         save_strategy="no",
         save_total_limit=2,
-        report_to="none",
+        report_to=list(report_to) or "none",
+        run_name=f"{workplace.study}/{workplace.run}",
+        project=workplace.study,
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
+        ddp_find_unused_parameters=False,  # all that trains has a part in every pass
         seed=workplace.seed("order"),
         **overrides,
     )
@@ -113,7 +122,7 @@ class _EpochSampler(RepeatSampler):  # type: ignore[misc]
         yield from super().__iter__()
 
 
-class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
+class OneLayerGRPOTrainer(ShardableMixin, GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPO trainer, with our sampler, our way of putting a problem to the model, and small resume saves."""
 
     def __init__(
@@ -125,9 +134,13 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         chat: Chat | None = None,
         stop: Sequence[str] = (),
         rows_at_once: int | None = None,
+        boosted: frozenset[str] = frozenset(),
+        boost: float = 1.0,
         **kwargs: Any,
     ) -> None:
         self.trained_names = trained_names
+        self._boosted, self._boost = boosted, boost
+        self.weights_by_rate: dict[str, int] = {}
         self._workplace = workplace
         self._sampler: VllmSampler | None = None
         self._synced_step: int | None = None
@@ -166,9 +179,13 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
         self.use_vllm = True
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the optimizer, and assert that it and the model train what the adaptation says."""
+        """Make the optimizer, and assert that it and the model train what the adaptation says, at the rates it says."""
         optimizer = super().create_optimizer(*args, **kwargs)
-        check_trainable(self.accelerator.unwrap_model(self.model), self.optimizer, self.trained_names)
+        model = self.accelerator.unwrap_model(self.model)
+        boost_rates(model, self.optimizer, self._boosted, self._boost)
+        check_trainable(model, self.optimizer, self.trained_names)
+        rate = self.args.learning_rate
+        self.weights_by_rate = check_rates(model, self.optimizer, rate, self._boosted, self._boost)
         return optimizer
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
@@ -188,14 +205,16 @@ class OneLayerGRPOTrainer(ResumableMixin, GRPOTrainer):  # type: ignore[misc]
     @contextmanager
     def sampling(self, rows: int, max_tokens: int) -> Iterator[tuple[Any, Decoding, list[int]]]:
         """The model made ready to sample, how, and a seed for each of the rows of this step."""
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.plain_model()
         decoding = Decoding(
             max_tokens=max_tokens,
             end_ids=tuple(self.eos_token_ids),
             pad_id=self._tokenizer.pad_token_id,
             temperature=self.temperature,
         )
-        seeds = row_seeds(rows, self._workplace.seed("rollout", self.state.global_step, self.args.process_index))
+        # A batch's rows lie in order over the processes, and a row's seed is that of its place in the whole batch.
+        seed = self._workplace.seed("rollout", self.state.global_step, 0)
+        seeds = row_seeds(rows, seed, first=self.args.process_index * rows)
         plain = disable_gradient_checkpointing(model, self.args.gradient_checkpointing_kwargs)
         with plain, self.accelerator.autocast():
             yield model, decoding, seeds
@@ -213,9 +232,10 @@ def make_reward(grader: Grader, problems: Sequence[Problem]) -> Reward:
         grades = grader.grade(
             [(problems[index], completion) for index, completion in zip(problem, completions, strict=True)]
         )
-        broken = sum(grade.status == "broken" for grade in grades)
-        if broken:
-            log_metric("broken", broken / len(grades))
+        # TRL takes the mean over the processes that say something, so all of them do, or none.
+        broken = gather_object([grade.status == "broken" for grade in grades])
+        if any(broken):
+            log_metric("broken", sum(broken) / len(broken))
         return [None if grade.status == "broken" else float(grade.correct) for grade in grades]
 
     return correct

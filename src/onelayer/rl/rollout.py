@@ -75,9 +75,12 @@ def row_streams(seeds: Sequence[int], length: int) -> torch.Tensor:
     return torch.from_numpy(np.stack(streams))
 
 
-def row_seeds(count: int, *parts: object) -> list[int]:
-    """A seed for each of ``count`` rows, from the parts that name the draw (study seed, run, step)."""
-    return [derive_seed(*parts, row) for row in range(count)]
+def row_seeds(count: int, *parts: object, first: int = 0) -> list[int]:
+    """A seed for each of ``count`` rows, from the parts that name the draw (study seed, run, step).
+
+    ``first`` is the number of the first row, where others of the batch are drawn elsewhere.
+    """
+    return [derive_seed(*parts, row) for row in range(first, first + count)]
 
 
 class Conversation:
