@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY, deep_copy, write_params, write_study
+from onelayer.store import exclusive
 
 
 def onelayer(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -88,13 +88,11 @@ class TestOverview:
         assert "stopped: training" in shown
         assert "3/9" in shown
         assert "0.250" in shown
-        with Path(".work/tiny/full-s0.lock").open("a+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with exclusive("tiny", "full-s0"):
             shown = onelayer("status").stdout
             assert "at work: training" in shown
             assert "12 s" in shown
-        with Path(".work/tiny/base.lock").open("a+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with exclusive("tiny", "base"):
             assert "at work: starting" in onelayer("status").stdout
         assert "tiny: 0 of 4 runs are trained and evaluated" in onelayer("status").stdout
 

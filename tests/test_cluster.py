@@ -67,6 +67,16 @@ def test_a_phase_asks_for_its_own_over_the_common() -> None:
     assert (suite["gpu"], suite["gres"], suite["runtime"]) == (None, "gpu:a100:2", 600)
 
 
+def test_a_run_of_several_processes_has_a_device_and_cores_for_each() -> None:
+    made = study({"threads": 2, "gpus": 1, "distributed": {"processes": 4}})
+    train, evaluate = job_resources(made, "train", 1), job_resources(made, "evaluate", 1)
+    assert (train["gpu"], train["cpus_per_task"]) == (4, 8)
+    assert (evaluate["gpu"], evaluate["cpus_per_task"]) == (1, 2)
+    assert job_resources(study({"cluster": {"gres": "gpu:2"}}), "train", 1)["gres"] == "gpu:2"
+    without = study({"threads": 2, "distributed": {"processes": 4}})
+    assert job_resources(without, "train", 1)["gpu"] is None
+
+
 def test_the_time_limit_grows_with_the_attempt_up_to_the_most() -> None:
     made = study({"cluster": {"minutes": 600, "most_minutes": 1500, "evaluate": {"minutes": 60}}})
     assert [job_resources(made, "train", attempt)["runtime"] for attempt in (1, 2, 3, 4)] == [600, 1200, 1500, 1500]
@@ -111,7 +121,7 @@ def test_arrays_are_refused_where_the_plugin_would_go_wrong() -> None:
         check_arrays([one, other], "train", 200)
     with pytest.raises(UserError, match="found --jobs 3, expected at least the studies' 4"):
         check_arrays([one], "train", 3)
-    with pytest.raises(UserError, match="found all; expected train or evaluate or suite"):
+    with pytest.raises(UserError, match="found all; expected train or evaluate or weigh or suite"):
         check_arrays([one], "all", 200)
 
 

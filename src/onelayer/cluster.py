@@ -13,15 +13,24 @@ from onelayer.grid import jobs as grid_jobs
 KEYS = ("slurm_partition", "slurm_account", "qos", "constraint", "gres", "gpu", "cpus_per_task", "mem_mb", "runtime")
 
 # The phases that a study has a job a run of.
-_IN_ARRAYS: tuple[Phase, ...] = ("train", "evaluate", "suite")
+_IN_ARRAYS: tuple[Phase, ...] = ("train", "evaluate", "weigh", "suite")
 
 Resource = int | str | None
 
 
+def _computes(study: Study, phase: Phase) -> bool:
+    """Whether a job of this phase runs a model, and so uses devices where it is given some."""
+    return phase in ("train", "evaluate", "suite") or (phase == "base" and study.model.kind == "micro")
+
+
 def job_gpus(study: Study, phase: Phase) -> int:
-    """The devices that a job of this phase has for itself."""
-    trains_base = phase == "base" and study.model.kind == "micro"
-    return study.resources.gpus if phase in ("train", "evaluate", "suite") or trains_base else 0
+    """The devices that a job of this phase has for itself; of a run that several processes train, one each at least."""
+    resources = study.resources
+    if not _computes(study, phase):
+        return 0
+    if phase == "train" and resources.distributed is not None and resources.gpus:
+        return max(resources.gpus, resources.distributed.processes)
+    return resources.gpus
 
 
 def job_resources(study: Study, phase: Phase, attempt: int) -> dict[str, Resource]:
@@ -34,23 +43,21 @@ def job_resources(study: Study, phase: Phase, attempt: int) -> dict[str, Resourc
     """
     resources = study.resources
     asked = resources.cluster.of(phase)
-    gpus = job_gpus(study, phase)
-    if asked.gpus is not None and gpus:
-        gpus = asked.gpus
+    computes = _computes(study, phase)
+    gpus = job_gpus(study, phase) if asked.gpus is None or not computes else asked.gpus
     minutes = asked.minutes
     if minutes is not None:
         minutes = minutes * attempt
         if asked.most_minutes is not None:
             minutes = min(minutes, asked.most_minutes)
     threads = {"base": resources.base_threads, "train": resources.training_threads}.get(phase, resources.threads)
-    uses_devices = job_gpus(study, phase) > 0
     return {
         "slurm_partition": asked.partition,
         "slurm_account": asked.account,
         "qos": asked.qos,
         "constraint": asked.constraint,
-        "gres": asked.gres if uses_devices else None,
-        "gpu": gpus if uses_devices and asked.gres is None and gpus else None,
+        "gres": asked.gres if computes else None,
+        "gpu": gpus if gpus and not (computes and asked.gres) else None,
         "cpus_per_task": asked.cpus or threads,
         "mem_mb": asked.memory_mb or resources.memory_mb,
         "runtime": minutes,
