@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,25 +107,28 @@ class _Record:
         job = self._content.get("job")
         return f"process {self._content.get('pid')} on {self._content.get('host')}" + (f" (job {job})" if job else "")
 
-    @property
-    def is_free(self) -> bool:
-        """Whether nobody holds the work: it was let go, its owner has ended, or has been silent for too long."""
+    def is_free(self, now: Callable[[], float]) -> bool:
+        """Tell whether nobody holds the work: it was let go, its owner has ended, or has been silent for too long.
+
+        ``now`` is the time that a silent owner of another machine is held against.
+        """
         if self._content.get("free"):
             return True
         own = _identity(self._content["pid"])
         same_machine = own["boot"] and all(own[key] == self._content[key] for key in ("host", "boot", "namespace"))
         if same_machine:
             return bool(own["started"] != self._content["started"])
-        return self._silence() > SILENCE_SECONDS
+        return now() - self._path.stat().st_mtime > SILENCE_SECONDS
 
-    def _silence(self) -> float:
-        """Seconds since the last sign of life, by the file system's own clock."""
-        probe = self._path.parent / f".now-{secrets.token_hex(8)}"
-        try:
-            probe.touch()
-            return probe.stat().st_mtime - self._path.stat().st_mtime
-        finally:
-            probe.unlink(missing_ok=True)
+
+def _file_system_time(folder: Path) -> float:
+    """The time by the clock that stamps files, which need not be this machine's."""
+    probe = folder / f".now-{secrets.token_hex(8)}"
+    try:
+        probe.touch()
+        return probe.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _read(folder: Path, number: int) -> _Record:
@@ -156,10 +160,10 @@ def _make(folder: Path, number: int, content: dict[str, Any]) -> bool:
 
 
 def is_claimed(folder: Path) -> bool:
-    """Tell whether a living process holds the work of a folder."""
+    """Tell whether a living process holds the work of a folder; nothing is written, so clocks are taken to agree."""
     newest = _newest(folder)
     try:
-        return newest > 0 and not _read(folder, newest).is_free
+        return newest > 0 and not _read(folder, newest).is_free(time.time)
     except FileNotFoundError:
         return False
 
@@ -178,7 +182,7 @@ def claim(folder: Path, name: str, while_waiting: Callable[[], None] = lambda: N
         newest = _newest(folder)
         try:
             owner = _read(folder, newest) if newest else None
-            if owner is None or owner.is_free:
+            if owner is None or owner.is_free(partial(_file_system_time, folder)):
                 if _make(folder, newest + 1, _identity(os.getpid())):
                     if _newest(folder) == newest + 1:
                         break
