@@ -13,20 +13,25 @@ import pytest
 from conftest import ROOT, TINY, deep_copy, write_study
 
 
+def dry_run(settings: dict[str, Any], *arguments: str, expect: int = 0) -> str:
+    write_study("tiny", settings)
+    command = ["snakemake", "-n", "--cores", "1", *arguments]
+    shown = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=300
+    )
+    assert shown.returncode == expect, shown.stdout[-3000:]
+    return shown.stdout
+
+
 def planned(settings: dict[str, Any]) -> dict[str, set[str]]:
     """By output, what each job of the tiny study's graph takes in."""
-    write_study("tiny", settings)
-    shown = subprocess.run(
-        ["snakemake", "-n", "--cores", "1"], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]
-    pairs = re.findall(r"^    input: (.+)\n    output: (.+)$", shown.stdout + shown.stderr, re.MULTILINE)
+    pairs = re.findall(r"^    input: (.+)\n    output: (.+)$", dry_run(settings), re.MULTILINE)
     return {output: set(inputs.split(", ")) for inputs, output in pairs}
 
 
 @pytest.fixture
 def graph(project: Path) -> Path:
-    for name in ("workflow", "profiles"):
+    for name in ("workflow", "profiles", "slurm", "workstation"):
         shutil.copytree(ROOT / name, project / name)
     shutil.copy(ROOT / "Snakefile", project)
     return project
@@ -96,3 +101,39 @@ def test_only_what_the_ranking_chooses_waits_for_it() -> None:
         assert jobs[f"data/tiny/jobs/{job}.trained.json"] == ready
     for job in (*waiting, "middle1-s0", "random1-d0-s0+d1-s0"):
         assert f"data/tiny/jobs/{job}.evaluated.json" in jobs["data/tiny/analysis.json"]
+
+
+def asked(output: str, rule: str) -> dict[str, str]:
+    """What the one job of a rule asks for, as a dry run shows it."""
+    found = re.findall(rf"^(?:local)?rule {rule}:\n(?:    .*\n)*?    resources: (.*)$", output, re.MULTILINE)
+    return dict(pair.split("=", 1) for pair in found[0].split(", "))
+
+
+@pytest.mark.usefixtures("graph")
+@pytest.mark.parametrize("profile", ["slurm", "workstation"])
+def test_profiles_ask_for_what_the_study_says(profile: str) -> None:
+    settings = deep_copy(TINY)
+    settings["resources"] |= {
+        "gpus": 1,
+        "memory_mb": 5000,
+        "cluster": {"partition": "gpu", "minutes": 90, "evaluate": {"gpus": 2, "cpus": 3, "minutes": 10}},
+    }
+    shown = dry_run(settings, "--profile", profile)
+    train = asked(shown, "train")
+    assert {"gpu": "1", "slurm_partition": "gpu", "mem_mb": "5000", "runtime": "90", "cpus_per_task": "1"}.items() <= (
+        train.items()
+    )
+    evaluate = asked(shown, "evaluate")
+    assert {"gpu": "2", "runtime": "10", "cpus_per_task": "3"}.items() <= evaluate.items()
+    assert "gpu" not in asked(shown, "prepare")
+    assert "slurm_partition" not in asked(shown, "choose_rate")  # seconds of work, done where the driver is
+
+
+@pytest.mark.usefixtures("graph")
+def test_arrays_that_would_lose_jobs_are_refused_before_any_is_sent() -> None:
+    write_study("tiny", deep_copy(TINY))
+    command = ["snakemake", "--cores", "1", "--profile", "slurm", "--slurm-array-jobs", "train", "--jobs", "2"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 2, result.stderr[-3000:]
+    assert "error: --slurm-array-jobs train: found --jobs 2, expected at least the studies' 4" in result.stderr
+    assert not Path("data").exists()

@@ -39,16 +39,20 @@ except UserError as error:
 for name in STUDIES:
     study(name)  # mistakes in any active study are refused before anything runs
 
-array_jobs = getattr(workflow.executor_settings, "array_jobs", None)
-if array_jobs:
-    try:
-        cluster.check_arrays(
-            [study(name) for name in STUDIES],
-            array_jobs,
-            workflow.resource_settings.nodes,
-        )
-    except UserError as error:
-        refuse(error)
+
+onstart:
+    # What was asked of the Slurm plugin is known only now; nothing has been sent yet.
+    array_jobs = getattr(workflow.executor_settings, "array_jobs", None)
+    if array_jobs:
+        try:
+            cluster.check_arrays(
+                [study(name) for name in STUDIES],
+                array_jobs,
+                workflow.resource_settings.nodes,
+            )
+        except UserError as error:
+            refuse(error)
+
 
 if workflow.is_main_process:
     # Fingerprints decide what is done. Snakemake alone would miss work whose receipt a failed job took with it, where
