@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 ONE_STEP_A_ROLLOUT = [case for case in CASES if "prompts_per_minibatch" not in case.training]
 
 
-def eventually(what: Callable[[], bool], seconds: float = 120.0) -> None:
+def eventually(what: Callable[[], bool], seconds: float = 900.0) -> None:  # a busy machine's
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not come about"
@@ -143,13 +143,16 @@ def test_a_killed_group_goes_on_to_the_same_result_by_either_strategy(
     phases.train_phase(study, find_runs(study, ["layer-01-s0"]), None)
 
     monkeypatch.chdir(places["killed"])
-    at_work = subprocess.Popen(["onelayer", "train", "tiny", "layer-01-s0"], stdout=subprocess.PIPE, text=True)
-    eventually(lambda: any(Path(".work").glob("tiny/layer-01-s0/*/checkpoint-5/complete.json")))
-    members = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_member(pid, places["killed"])]
-    at_work.kill()
+    at_work = subprocess.Popen(["onelayer", "train", "tiny", "layer-01-s0"], stdout=subprocess.DEVNULL)
+    try:
+        eventually(lambda: any(Path(".work").glob("tiny/layer-01-s0/*/checkpoint-*/complete.json")))
+        everyone = map(int, filter(str.isdigit, os.listdir("/proc")))
+        members = [pid for pid in everyone if _is_member(pid, places["killed"])]
+    finally:
+        at_work.kill()
     at_work.wait()
     assert len(members) == PROCESSES
-    eventually(lambda: not any(map(alive, members)), 30)
+    eventually(lambda: not any(map(alive, members)))
     assert not Path("data/tiny/runs/layer-01-s0/manifest.json").exists()
     shutil.copytree(".work", places["other"] / ".work", dirs_exist_ok=True)
 

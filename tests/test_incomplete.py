@@ -106,7 +106,8 @@ class TestOneStudy:
         assert (
             Path("reports/tables/contributions.csv").read_text().startswith("study,layer,depth,rank,contribution,low")
         )
-        assert page.count("<svg") == 1  # the curves of the full runs
+        assert 'id="tiny-contributions"' not in page
+        assert 'id="tiny-curve_ends"' in page  # of the full runs
 
     def test_one_seed(self) -> None:
         result, page, _, _ = said(make(seeds=[0]))

@@ -126,7 +126,7 @@ def read_record(
                     ]
                 found.append(Output(name, path, tuple(files)))
     except (DvcException, ObjectFormatError) as error:
-        raise UserError(f"{LOCK}: DVC cannot read what it records: {' '.join(str(error).split())}") from None
+        raise UserError(f"DVC cannot read what it has recorded: {' '.join(str(error).split())}") from None
     return found
 
 

@@ -209,13 +209,20 @@ def pull(remote: str | None) -> Iterator[str]:
 
 
 def _targets(output: Output, lacking: set[Path]) -> list[str]:
-    """What to ask DVC to put in place: an output, or, where files of it are missing, each file that is not.
+    """What to ask DVC to put in place: an output, or, where files of it are missing, the largest parts
+    of it that lack none.
 
     DVC removes the whole output where it fails to restore one file of it.
     """
-    if not any(file.path in lacking for file in output.files):
+    broken = lacking | {parent for path in lacking for parent in path.parents}
+    if output.path not in broken:
         return [str(output.path)]
-    return [str(file.path) for file in output.files if not file.is_list and file.path not in lacking]
+    found: dict[Path, None] = {}
+    for file in output.files:
+        whole = [path for path in (*reversed(file.path.parents), file.path) if path not in broken]
+        if whole and not file.is_list:
+            found[whole[0]] = None
+    return [str(path) for path in found]
 
 
 def _checkout(targets: list[str]) -> None:

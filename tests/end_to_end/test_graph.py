@@ -30,6 +30,29 @@ pytestmark = pytest.mark.graph
 
 
 @pytest.mark.usefixtures("here")
+class TestViews:
+    def test_dvc_shows_and_compares_plots_metrics_and_experiments(self) -> None:
+        output = run("dvc", "exp", "run", "-n", "finer", "-S", "studies/tiny.yaml:analysis.resamples=400")
+        assert trained(output) == set()
+        assert "Ran experiment(s): finer" in output
+        assert "tiny.full.gain_low" in run("dvc", "metrics", "diff")
+        shown = run("dvc", "exp", "show", "--no-pager", "--csv")
+        assert [line.split(",")[0] for line in shown.splitlines()[1:]] == ["", "", "finer"]
+        for command in (("show",), ("diff", "HEAD", "workspace")):
+            run("dvc", "plots", *command, "-o", "plots")
+            page = Path("plots/index.html").read_text()
+            for title in ("Contribution by layer", "Score of every setting", "Training curves"):
+                assert page.count(f'"text": "{title}"') == 1
+            assert ('"rev": "HEAD"' in page) == (command[0] == "diff")
+
+    def test_snakemake_reports(self) -> None:
+        assert "Report created" in snakemake("--report", "made.html")
+        page = Path("made.html").read_text()
+        for name in ("report.html", "metrics.json", "analysis.json"):
+            assert name in page
+
+
+@pytest.mark.usefixtures("here")
 class TestNothingToDo:
     def test_repro_again(self) -> None:
         before = everything()

@@ -10,6 +10,7 @@ import pandas as pd
 
 from onelayer.report import tables
 from onelayer.report.section import Section
+from onelayer.report.sections import strategies
 from onelayer.store import REPORTS, write_bytes
 
 TABLES = REPORTS / "tables"
@@ -20,6 +21,7 @@ ALWAYS: dict[str, Callable[[dict[str, Any]], pd.DataFrame]] = {
     "baselines": tables.baselines,
     "learning_rates": tables.learning_rates,
     "curves": tables.curves,
+    "strategies": strategies.table,
 }
 
 
@@ -44,11 +46,9 @@ def write_tables(
     for study, sections in by_study.items():
         for name, table in _tables(sections):
             if name not in ALWAYS:
-                frame = table.drop(columns="study", errors="ignore")
-                frame.insert(0, "study", study)
-                made.setdefault(name, []).append(frame)
+                made.setdefault(name, []).append(_of_study(table, study))
     for name, make in ALWAYS.items():
-        made[name] = [make(analysis) for analysis in analyses]
+        made[name] = [_of_study(make(analysis), analysis["study"]) for analysis in analyses]
     for name, table in _tables(together):
         made.setdefault(name, []).append(table)
     made["correlations"] = [correlations]
@@ -61,6 +61,13 @@ def write_tables(
             header, _, rows = path.read_text().partition("\n")
             if rows and header.startswith("study,"):
                 write_bytes(path, f"{header}\n".encode())
+
+
+def _of_study(table: pd.DataFrame, study: str) -> pd.DataFrame:
+    """The table with its study's name first."""
+    frame = table.drop(columns="study", errors="ignore")
+    frame.insert(0, "study", study)
+    return frame
 
 
 def _tables(sections: Sequence[Section]) -> list[tuple[str, pd.DataFrame]]:

@@ -72,8 +72,14 @@ def label(row: dict[str, Any]) -> str:
     return f"{row['kind'].capitalize()}{end} {row['size']}"
 
 
+_COLUMNS = [
+    "setting", "layers", "rate_of_these", "repeats", "score", "low", "high", "deviation", "share_of_gain", "share_low",
+    "share_high", "trained_parameters", "train_seconds",
+]  # fmt: skip
+
+
 def table(analysis: dict[str, Any]) -> pd.DataFrame:
-    """One row a strategy: what the figure draws, and what a run of it takes."""
+    """One row a strategy: what the figure draws, and what a run of it takes; no row where the study has none."""
     rows = []
     for row in analysis["strategies"]:
         share = row["contribution"] or {"value": None, "low": None, "high": None}
@@ -95,7 +101,7 @@ def table(analysis: dict[str, Any]) -> pd.DataFrame:
                 "train_seconds": row["train_seconds"],
             }
         )
-    return pd.DataFrame(rows).astype(
+    return pd.DataFrame(rows, columns=_COLUMNS).astype(
         {"deviation": float, "share_of_gain": float, "share_low": float, "share_high": float}
     )
 
