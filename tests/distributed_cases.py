@@ -100,7 +100,7 @@ def trainer_of(case: Case, folder: Path, processes: int) -> Iterator[OneLayerGRP
     model = make_micro_model(MODEL if study is None else study.model, tokenizer, 0)  # type: ignore[arg-type]
     model.config._name_or_path = str(folder / "base")
     algorithm, turns = ("grpo", 1) if study is None else ("gigpo", TetheredTask.max_turns)
-    args = grpo_config(settings, 1e-3, workplace, case.precision, algorithm, turns, processes)  # type: ignore[arg-type]
+    args = grpo_config(settings, 1e-3, workplace, case.precision, algorithm, turns, processes=processes)  # type: ignore[arg-type]
     args.output_dir = str(folder / "work" / case.name)
     common: dict[str, Any] = {
         "model": model,
