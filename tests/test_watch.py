@@ -16,6 +16,8 @@ from onelayer import watch
 from onelayer.config import load_study
 from onelayer.errors import UserError
 from onelayer.grid import find_runs
+from onelayer.interruption import InterruptedWorkError
+from onelayer.ownership import OwnershipLostError
 from onelayer.progress import failures_noted, read_failure, read_progress, tell
 from onelayer.state import StudyState
 from onelayer.store import exclusive, work_folder
@@ -93,6 +95,15 @@ def test_the_last_error_is_shown_until_the_next_start() -> None:
     with failures_noted("tiny", "layer-01-s0"):
         assert read_failure("tiny", "layer-01-s0") is None
     assert "odd" not in shown()
+
+
+@pytest.mark.parametrize("stopped", [InterruptedWorkError("its time is up"), OwnershipLostError("taken over")])
+def test_work_that_stops_in_good_order_did_not_fail(stopped: Exception) -> None:
+    said("full-s0")
+    with pytest.raises(type(stopped)), failures_noted("tiny", "full-s0"):
+        raise stopped
+    assert read_failure("tiny", "full-s0") is None
+    assert standpoint("full-s0").text == "stopped: training"
 
 
 def test_an_unreadable_word_is_no_word() -> None:

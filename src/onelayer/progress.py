@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from onelayer.errors import UserError
+from onelayer.interruption import InterruptedWorkError
+from onelayer.ownership import OwnershipLostError
 from onelayer.store import PROGRESS, work_folder, write_json
 
 ERROR = "error.json"
@@ -119,11 +121,16 @@ def read_progress(study: str, run: str) -> Progress | None:
 
 @contextlib.contextmanager
 def failures_noted(study: str, run: str) -> Iterator[None]:
-    """Leave word of how the work within failed, for who watches; what was left of an earlier start is taken away."""
+    """Leave word of how the work within failed, for who watches; what was left of an earlier start is taken away.
+
+    Work that stopped in good order, or that another process took over, did not fail.
+    """
     path = work_folder(study, run) / ERROR
     path.unlink(missing_ok=True)
     try:
         yield
+    except (InterruptedWorkError, OwnershipLostError):
+        raise
     except Exception as error:
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
         note = {
