@@ -99,7 +99,7 @@ class TestOneStudy:
         result, page, metrics, headline = said(make(lost))
         assert (result["layers"], result["best_layer"]) == ([], None)
         assert "No layer is done yet." in page
-        assert "Nothing can be recommended before a layer is done." in page
+        assert "No layer is recommended: " in page
         assert set(metrics["best_layer"].values()) == {None}
         assert metrics["contribution"] == {}
         assert headline.endswith("no layer is done yet")

@@ -7,6 +7,7 @@ Imports no torch: `plan`, the graph and the reports start at once.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -269,6 +270,12 @@ class Study(Settings):
     def is_agent(self) -> bool:
         """Whether the domain is one of worlds: multi-turn episodes instead of single answers."""
         return self.task.kind in WORLDS
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy the study; what was worked out of the old settings stays behind."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("suite", None)
+        return copied
 
     @cached_property
     def suite(self) -> tuple[Benchmark, ...]:

@@ -97,7 +97,7 @@ def contrast(terms: Sequence[tuple[float, ArmScore]], shared: float | None = Non
     below = math.fsum(
         part**2 / (count - 1)
         for part, count in [(shared, problems), *zip(between, (arm.seeds for _, arm in terms), strict=True)]
-        if part > 0
+        if part > 0 and count > 1  # of one there is only what rounding leaves
     )
     value = math.fsum(weight * arm.value for weight, arm in terms)
     return Contrast(

@@ -45,9 +45,9 @@ class Answer:
 def answer(analysis: dict[str, Any], decimals: int) -> Answer:
     """Put a study's analysis into the words of a page's first screen."""
     seeds, missing = len(analysis["seeds"]), len(analysis["missing"])
-    first, _, more = _advice(analysis, decimals).partition(". ")
+    made = analysis["recommendation"]
+    first, _, more = made["text"].partition(". ")
     advice, colon, because = f"{first.removesuffix('.')}.".partition(": ")
-    recommended = analysis.get("recommendation") is not None and analysis["recommendation"]["refused"] is None
     runs = missing + len(analysis["summaries"])
     return Answer(
         study=analysis["study"],
@@ -55,7 +55,7 @@ def answer(analysis: dict[str, Any], decimals: int) -> Answer:
         f" {seeds} seed{'s' if seeds != 1 else ''}",
         found=_found(analysis, decimals),
         sure=_sure(analysis, decimals),
-        cost=None if recommended else _cost(analysis),
+        cost=None if made["refused"] is None else _cost(analysis),
         advice=advice + colon.strip(),
         because=because,
         more=more,
@@ -108,21 +108,6 @@ def _cost(analysis: dict[str, Any]) -> str | None:
         if whole > 0:
             shares.append(f"{fmean(one[key] for one in layer) / whole:.0%} of its {what}")
     return f"Beside full training it takes {', '.join(shares)}." if shares else None
-
-
-def _advice(analysis: dict[str, Any], decimals: int) -> str:
-    """The recommendation of the analysis, or, without one, what the best layer alone says."""
-    made = analysis.get("recommendation")
-    if made is not None:
-        return str(made["text"])
-    best = analysis["best_layer"]
-    if not analysis["defined"]:
-        return "Nothing can be recommended where full training shows no clear gain."
-    if best is None:
-        return "Nothing can be recommended before a layer is done."
-    if best["contribution"]["low"] <= 0:
-        return f"Train the whole model: what layer {best['layer']} carries is not clearly above zero."
-    return f"Train layer {best['layer']} where {best['contribution']['value']:.{decimals}f} of the gain is enough."
 
 
 def _scores(analysis: dict[str, Any], decimals: int) -> str:

@@ -136,7 +136,4 @@ def _paragraphs(analysis: dict[str, Any]) -> list[str]:
             f" {scan['one_full_run_seconds']:.0f} s each. All runs' checkpoints take"
             f" {scan['checkpoint_bytes'] / 1e6:.1f} MB."
         )
-    advice = analysis.get("recommendation")
-    if advice is not None:
-        paragraphs.append(advice["text"])
-    return paragraphs
+    return [*paragraphs, analysis["recommendation"]["text"]]
