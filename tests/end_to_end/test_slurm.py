@@ -91,9 +91,10 @@ def drivers() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @pytest.fixture
-def driving(untrained: None) -> Iterator[list[subprocess.Popen[str]]]:
+def driving(untrained: None, slurm: Slurm) -> Iterator[list[subprocess.Popen[str]]]:
     with drivers() as started:
         yield started
+    slurm.call("scontrol", "update", f"NodeName={slurm.host}", "State=RESUME")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +179,7 @@ def test_the_whole_study_on_slurm_is_the_local_one_to_the_last_digit(projects: d
 def test_jobs_nodes_and_the_controller_fail(
     slurm: Slurm, projects: dict[str, Path], driving: list[subprocess.Popen[str]]
 ) -> None:
-    """A cancelled job, a drained node, a controller that dies, and a job past its time limit."""
+    """A cancelled job, a drained node, a controller that is restarted, and a job past its time limit."""
     driver = start(*DRIVER)
     driving.append(driver)
     # A running job is cancelled: it saves and comes back.
@@ -186,10 +187,10 @@ def test_jobs_nodes_and_the_controller_fail(
     first = job_of(slurm, "full-s0", "RUNNING")
     slurm.call("scontrol", "update", f"NodeName={slurm.host}", "State=DRAIN", "Reason=test")
     slurm.call("scancel", first)
-    # It waits for the node, which is drained, and for a controller that is killed and comes back.
+    # It waits for the node, which is drained, and for a controller that is restarted.
     second = job_of(slurm, "full-s0", "PENDING")
     assert second != first
-    slurm.end("slurmctld", signal.SIGKILL)
+    slurm.end("slurmctld")
     time.sleep(3)
     assert driver.poll() is None
     slurm.start_controller()
