@@ -204,7 +204,7 @@ class TestAnalysis:
         assert "Beside the baselines" in page
         assert "Every setting" in page
         assert "there was no search of it" in page
-        for table in ("learning_rates", "baselines", "curves", "settings"):
+        for table in ("learning_rates", "baselines", "curve_ends", "settings"):
             shown = page.partition(f'<figure id="tiny-{table}"')[2].partition("</figure>")[0]
             assert "<td class=t>tuned-best</td>" in shown, table
         assert page.count("LoRA") == 1  # in the figure of the training curves

@@ -104,6 +104,8 @@ def _cost(analysis: dict[str, Any]) -> str | None:
     layer, full = costs[f"layer-{best['layer']:02d}"], costs["full"]
     shares = []
     for key, what in _COSTS:
+        if any(one[key] is None for one in (*layer, *full)):  # a checkpoint that is not here
+            continue
         whole = fmean(one[key] for one in full)
         if whole > 0:
             shares.append(f"{fmean(one[key] for one in layer) / whole:.0%} of its {what}")
