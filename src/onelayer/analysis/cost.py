@@ -54,7 +54,7 @@ def _setting(evidence: Evidence, name: str, runs: Sequence[Run], costs: dict[str
         "train_seconds": fmean(one["train_seconds"] for one in of),
         "evaluate_seconds": fmean(one["evaluate_seconds"] for one in of),
         "peak_memory_bytes": max(one["peak_memory_bytes"] for one in of),
-        "checkpoint_bytes": fmean(one["checkpoint_bytes"] for one in of),
+        "checkpoint_bytes": _mean([one["checkpoint_bytes"] for one in of]),
         "trained_parameters": of[0]["trained_parameters"],
         "train_tokens": _mean(trained),
         "evaluate_tokens": _mean(sampled),
@@ -114,6 +114,7 @@ def _scan(evidence: Evidence, costs: dict[str, dict[str, Any]]) -> dict[str, Any
     total = sum(part["train_seconds"] + part["evaluate_seconds"] for part in parts.values())
     full = parts["full"]
     one_full = (full["train_seconds"] + full["evaluate_seconds"]) / full["runs"]
+    sizes = [costs[run.name]["checkpoint_bytes"] for run in evidence.runs if run is not BASE]
     return {
         "parts": parts,
         "others": others,
@@ -122,7 +123,7 @@ def _scan(evidence: Evidence, costs: dict[str, dict[str, Any]]) -> dict[str, Any
         "one_full_run_seconds": one_full,
         "in_full_runs": total / one_full if one_full > 0 else None,
         "missing": len(evidence.missing),
-        "checkpoint_bytes": float(sum(costs[run.name]["checkpoint_bytes"] for run in evidence.runs if run is not BASE)),
+        "checkpoint_bytes": None if None in sizes else float(sum(sizes)),
     }
 
 

@@ -63,7 +63,7 @@ def settings_table(found: dict[str, Any]) -> pd.DataFrame:
                 "evaluate_seconds": row["evaluate_seconds"],
                 "peak_memory_mb": row["peak_memory_bytes"] / 1e6,
                 "share_of_memory": row["of_full"]["peak_memory_bytes"],
-                "checkpoint_kb": row["checkpoint_bytes"] / 1e3,
+                "checkpoint_kb": None if row["checkpoint_bytes"] is None else row["checkpoint_bytes"] / 1e3,
                 "share_of_checkpoint": row["of_full"]["checkpoint_bytes"],
                 "train_tokens": row["train_tokens"],
                 "gain": row["gain"]["value"] if row["gain"] else None,
@@ -133,7 +133,8 @@ def _paragraphs(analysis: dict[str, Any]) -> list[str]:
         paragraphs.append(
             f"The whole scan{there}, search, full runs and layers with their evaluation, took"
             f" {scan['seconds'] / 3600:.2f} hours: as much as {scan['in_full_runs']:.1f} full runs of"
-            f" {scan['one_full_run_seconds']:.0f} s each. All runs' checkpoints take"
-            f" {scan['checkpoint_bytes'] / 1e6:.1f} MB."
+            f" {scan['one_full_run_seconds']:.0f} s each."
         )
+    if scan["checkpoint_bytes"] is not None:
+        paragraphs.append(f"All runs' checkpoints take {scan['checkpoint_bytes'] / 1e6:.1f} MB.")
     return [*paragraphs, analysis["recommendation"]["text"]]
