@@ -18,7 +18,7 @@ import pytest
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 
-# Four cores and two devices are pretended, so that jobs run beside each other on a machine of two cores.
+# Eight cores and two devices are pretended, so that jobs run beside each other on a machine of two cores.
 _CONFIGURATION = """\
 ClusterName=pretended
 SlurmctldHost={host}(127.0.0.1)
@@ -47,7 +47,7 @@ ReturnToService=2
 MinJobAge=600
 KillWait=10
 GresTypes=gpu
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=64000 Gres=gpu:2 State=UNKNOWN
+NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=64000 Gres=gpu:2 State=UNKNOWN
 PartitionName=short Nodes={host} Default=YES MaxTime=600 State=UP
 PartitionName=long Nodes={host} MaxTime=6000 State=UP
 """
