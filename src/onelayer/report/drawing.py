@@ -30,7 +30,9 @@ _STYLE: Any = {
 
 
 @contextmanager
-def drawing(name: str, width: float = 7.2, height: float = 3.4, panels: int = 1) -> Iterator[tuple[Figure, Any]]:
+def drawing(
+    name: str, width: float = 7.2, height: float = 3.4, panels: int = 1, rows: int = 1
+) -> Iterator[tuple[Figure, Any]]:
     """A figure in the house's style.
 
     Args:
@@ -38,12 +40,13 @@ def drawing(name: str, width: float = 7.2, height: float = 3.4, panels: int = 1)
         width: in inches.
         height: in inches.
         panels: how many axes lie side by side.
+        rows: how many stand over each other, on one horizontal axis.
 
     Yields the figure and its axes (of several panels, an array of them); take its `svg` inside the block.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots(1, panels)
+        yield figure, figure.subplots(rows, panels, sharex=rows > 1)
 
 
 def bars(intervals: Sequence[dict[str, float]]) -> list[list[float]]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onelayer.grid import setting_name
-from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, SKY, bars, drawing, svg
+from onelayer.report.drawing import BLUE, GREEN, GREY, ORANGE, YELLOW, bars, drawing, svg
 
 
 def profile(analysis: dict[str, Any]) -> str:
@@ -78,7 +78,7 @@ _CURVES = {
     "lora": ("LoRA", ORANGE, 1.0),
     "tuned": ("one layer, its own rate", GREY, 1.0),
 }
-_OTHER = ("other runs", SKY, 1.0)
+_OTHER = ("other runs", YELLOW, 1.0)
 # A line of more points is thinned: no screen or page shows them apart.
 _POINTS = 200
 

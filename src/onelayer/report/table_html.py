@@ -39,8 +39,8 @@ def table_html(table: pd.DataFrame, decimals: int) -> Markup:
 
 
 def _is_number(column: pd.Series) -> bool:
-    """Whether a column holds numbers; one of nothing at all counts as numbers that are not there."""
-    if pd.api.types.is_bool_dtype(column):
+    """Whether a column holds numbers; one of nothing at all counts as numbers that are not there, reasons excepted."""
+    if pd.api.types.is_bool_dtype(column) or str(column.name).endswith("because"):
         return False
     return bool(pd.api.types.is_numeric_dtype(column) or column.isna().all())
 

@@ -95,10 +95,10 @@ def scan_table(scan: dict[str, Any]) -> pd.DataFrame:
 
 
 def figure(analysis: dict[str, Any]) -> str:
-    """Seconds and memory by setting, side by side, with full training as a line."""
+    """Seconds and memory by setting, one over the other, with full training as a line."""
     rows = [row for row in analysis["economics"]["settings"] if row["kind"] != "base"]
     full = next(row for row in rows if row["kind"] == "full")
-    with drawing(f"cost-{analysis['study']}", 7.2, 3.2, panels=2) as (canvas, panels):
+    with drawing(f"cost-{analysis['study']}", 7.2, 5.0, rows=2) as (canvas, panels):
         places, ticks = spread(rows)
         for axes, key, unit, label in zip(
             panels,
@@ -118,7 +118,8 @@ def figure(analysis: dict[str, Any]) -> str:
                         markersize=5, label=name,
                     )  # fmt: skip
             label_settings(axes, {place: name for place, name in ticks.items() if name != "full"})
-            axes.set_ylim(bottom=0)
+            axes.label_outer()
+            axes.set_ylim(0, 1.08 * max(row[key] for row in rows) / unit or None)
             axes.set_ylabel(label)
         handles, labels = panels[0].get_legend_handles_labels()
         canvas.legend(handles, labels, frameon=False, fontsize=9, loc="outside upper center", ncols=3)
