@@ -25,6 +25,7 @@ from onelayer.config import Study, load_study
 from onelayer.errors import UserError
 from onelayer.fingerprint import training_settings
 from onelayer.grid import Run, find_runs
+from onelayer.interruption import COME_BACK
 from onelayer.manifest import read_manifest
 from onelayer.rl import grpo
 from onelayer.tasks.contract import Grade, Problem
@@ -156,6 +157,15 @@ def test_a_killed_group_goes_on_to_the_same_result_by_either_strategy(
     assert not Path("data/tiny/runs/layer-01-s0/manifest.json").exists()
     shutil.copytree(".work", places["other"] / ".work", dirs_exist_ok=True)
 
+    # Told to stop, all of them save after their first rollout, and the command says to come back.
+    told = subprocess.Popen(["onelayer", "train", "tiny", "layer-01-s0"], stdout=subprocess.PIPE, text=True)
+    assert told.stdout is not None
+    assert "to be trained" in told.stdout.readline()
+    told.terminate()
+    said, _ = told.communicate()
+    assert told.returncode == COME_BACK, said
+    assert said.count("goes on from step") == 1
+
     goes_on = onelayer("train", "tiny", "layer-01-s0")
     assert goes_on.returncode == 0, goes_on.stderr
     assert "goes on from step" in goes_on.stdout
@@ -261,7 +271,7 @@ def test_one_that_fails_ends_all(
         distributed.train_together(GROUP, RUN)
     pids = [int(path.read_text()) for path in (tmp_path / "pids").iterdir()]
     assert len(pids) == 2
-    assert not any(map(alive, pids))
+    eventually(lambda: not any(map(alive, pids)))  # the kernel closes a process's files before it is gone
 
 
 def test_a_launcher_that_ends_early_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,9 +166,10 @@ def _leash(link: Connection) -> None:
     os._exit(0)
 
 
-def _check_devices(distributed: Distributed) -> None:
+def _check_devices(distributed: Distributed | None) -> None:
     import torch
 
+    assert distributed is not None
     found = torch.cuda.device_count()
     if torch.cuda.is_available() and found < distributed.processes:
         raise UserError(
@@ -186,16 +187,20 @@ def main(address: str) -> None:
         study, run = link.recv()
     except (EOFError, OSError):
         return  # the parent is gone already
-    threading.Thread(target=_leash, args=(link,), daemon=True).start()
     if int(os.environ["RANK"]):  # the first one speaks for all
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         warnings.simplefilter("ignore")
+    with listening():
+        threading.Thread(target=_leash, args=(link,), daemon=True).start()
+        _work(link, study, run)
+
+
+def _work(link: Connection, study: Study, run: Run) -> None:
     try:
         _check_devices(study.resources.distributed)
         from onelayer.train import train_run
 
-        with listening():
-            train_run(study, run)
+        train_run(study, run)
     except UserError as error:
         link.send(("refused", str(error)))
     except InterruptedWorkError as error:
