@@ -114,7 +114,8 @@ def test_an_unreadable_word_is_no_word() -> None:
 
 
 def test_watching_draws_anew_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = Console(file=io.StringIO(), width=120, force_terminal=True)
+    screen = {"TERM": "xterm"}  # a dumb terminal shows the last state alone
+    out = Console(file=io.StringIO(), width=120, force_terminal=True, _environ=screen)
     waited = []
 
     def sleep(seconds: float) -> None:
