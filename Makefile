@@ -29,10 +29,10 @@ _study: $(VENV)/.installed
 	dvc repro
 	@onelayer summary
 
-# Three workers, a file each, in the order of the files: those of whole graphs begin early, and wait for Slurm while the
-# others compute.
+# Two workers, a file each, in the order of the files: those of whole graphs begin early, and wait for Slurm while the
+# other computes.
 _test: $(VENV)/.installed-test
-	pytest -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(PYTEST_ARGS)
+	pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(PYTEST_ARGS)
 
 # requirements.lock pins every package; pyproject.toml says which are wanted.
 $(VENV)/.installed: pyproject.toml requirements.lock
