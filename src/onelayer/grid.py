@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -116,6 +116,14 @@ BASE = Run("base", "base")
 def setting_name(run: str) -> str:
     """What the run of this name is repeated of, over seeds (random layers: over draws), such as ``layer-07``."""
     return _REPEAT.sub("", run)
+
+
+def by_setting(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs of each setting, by its name, in the order of the runs."""
+    arms: dict[str, list[Run]] = {}
+    for run in runs:
+        arms.setdefault(run.setting, []).append(run)
+    return arms
 
 
 def rate_name(rate: float) -> str:

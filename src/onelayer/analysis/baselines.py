@@ -60,9 +60,9 @@ def baselines(
         if not runs:
             continue
         search = read_choice(study, family)
-        trained = evidence.trainings[runs[0].name].details.get("layers") or [None]
+        trained = evidence.trained_layers(runs[:1])
         rows.append(
-            row(family.name, trained[0], runs, search["learning_rate"])
+            row(family.name, trained[0] if trained else None, runs, search["learning_rate"])
             | _estimates(report, family.name)
             | {
                 "search": search,

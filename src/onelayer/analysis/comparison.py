@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from onelayer.analysis.contrasts import contrast
 from onelayer.analysis.contribution import Bootstrap, Interval
@@ -38,6 +39,18 @@ def compare_arms(first: Matrix, second: Matrix, bootstrap: Bootstrap) -> Compari
     """
     found = contrast([(1.0, bootstrap.arm(first)), (-1.0, bootstrap.arm(second))])
     return Comparison(bootstrap.around(found), found.p)
+
+
+def comparison_row(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as the analysis keeps it; its corrected p-value is for `correct` to fill in."""
+    found = comparison.difference
+    return {"difference": found.value, "low": found.low, "high": found.high, "p": comparison.p, "p_adjusted": None}
+
+
+def correct(rows: Sequence[dict[str, Any]]) -> None:
+    """Write each row's p-value, corrected for all of them (`holm`)."""
+    for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["p_adjusted"] = corrected
 
 
 def holm(ps: Sequence[float]) -> list[float]:

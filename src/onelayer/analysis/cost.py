@@ -11,11 +11,8 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from onelayer.analysis.contribution import Bootstrap
 from onelayer.analysis.evidence import Evidence
-from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.grid import BASE, Run
-from onelayer.seeds import derive_seed
 
 # What a full run's is the measure of.
 _COMPARED = ("train_seconds", "peak_memory_bytes", "checkpoint_bytes", "trained_parameters")
@@ -69,13 +66,7 @@ def _mean(figures: Sequence[float | None]) -> float | None:
 
 def _add_gain_per_hour(evidence: Evidence, arms: dict[str, list[Run]], settings: Sequence[dict[str, Any]]) -> None:
     """Give each row its gain over the base on ``report``, and that a training hour, the hours taken as they are."""
-    means = evidence.means["report"]
-    bootstrap = Bootstrap(
-        ProblemSets.of_ids(list(means[BASE.name].index)),
-        evidence.study.analysis.resamples,
-        evidence.study.analysis.confidence,
-        derive_seed(evidence.study.seed, "bootstrap", "cost"),
-    )
+    bootstrap = evidence.bootstrap("report", "cost")
     base = evidence.matrix("report", [BASE])
     base_score, base_draws = bootstrap.sets.score(base), bootstrap.scores(base)
     for row in settings:

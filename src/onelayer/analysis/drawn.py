@@ -6,11 +6,10 @@ from dataclasses import asdict
 
 import numpy as np
 
-from onelayer.analysis.contribution import Bootstrap, Interval
+from onelayer.analysis.contribution import Interval
 from onelayer.analysis.evidence import Evidence
-from onelayer.analysis.problem_sets import Matrix, ProblemSets
+from onelayer.analysis.problem_sets import Matrix
 from onelayer.grid import BASE, full_runs
-from onelayer.seeds import derive_seed
 
 
 def drawn_contributions(evidence: Evidence) -> dict[int, Matrix]:
@@ -22,15 +21,9 @@ def drawn_contributions(evidence: Evidence) -> dict[int, Matrix]:
     Returns:
         By layer, shape (resamples,). A draw whose gain is zero has a C of 0, or one too large to be squared.
     """
-    study = evidence.study
-    bootstrap = Bootstrap(
-        ProblemSets.of_ids(list(evidence.means["report"][BASE.name].index)),
-        study.analysis.resamples,
-        study.analysis.confidence,
-        derive_seed(study.seed, "bootstrap", "profile"),
-    )
+    bootstrap = evidence.bootstrap("report", "profile")
     base = bootstrap.scores(evidence.matrix("report", [BASE]))
-    gain = bootstrap.scores(evidence.matrix("report", evidence.of(full_runs(study)))) - base
+    gain = bootstrap.scores(evidence.matrix("report", evidence.of(full_runs(evidence.study)))) - base
     found = {}
     for layer, runs in evidence.layers.items():
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -23,14 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from onelayer.analysis.contribution import Bootstrap
 from onelayer.analysis.evidence import Evidence
 from onelayer.analysis.overlap import overlap
-from onelayer.analysis.problem_sets import Matrix, ProblemSets
+from onelayer.analysis.problem_sets import Matrix
 from onelayer.analysis.sampling import majority_chances, pass_chances
 from onelayer.analysis.votes import Ballots, Form, form_of, read_ballots, vote
-from onelayer.grid import BASE, Run, full_runs
-from onelayer.seeds import derive_seed
+from onelayer.grid import Run, full_runs
 
 _SPLIT = "report"
 
@@ -71,12 +69,7 @@ def ensemble(evidence: Evidence, ranking: Sequence[int]) -> dict[str, Any]:
     chosen = list(ranking[: evidence.study.analysis.ensemble.layers])
     form = form_of(evidence.study)
     arms = _arms(evidence, chosen, None if isinstance(form, str) else form)
-    bootstrap = Bootstrap(
-        ProblemSets.of_ids(list(evidence.means[_SPLIT][BASE.name].index)),
-        evidence.study.analysis.resamples,
-        evidence.study.analysis.confidence,
-        derive_seed(evidence.study.seed, "bootstrap", "ensemble"),
-    )
+    bootstrap = evidence.bootstrap(_SPLIT, "ensemble")
     one_full = _seconds(evidence, evidence.of(full_runs(evidence.study)))
     draws = {name: bootstrap.scores(arm.figures) for name, arm in arms.items() if arm.figures is not None}
     values = {name: bootstrap.sets.score(arm.figures) for name, arm in arms.items() if arm.figures is not None}

@@ -8,13 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from onelayer.analysis.problem_sets import Matrix
+from onelayer.analysis.contribution import Bootstrap
+from onelayer.analysis.problem_sets import Matrix, ProblemSets
 from onelayer.config import Study
 from onelayer.errors import UserError
 from onelayer.fingerprint import evaluated_splits
-from onelayer.grid import BASE, Run, all_runs, full_runs, layer_runs
+from onelayer.grid import BASE, Run, all_runs, by_setting, full_runs, layer_runs
 from onelayer.manifest import EVALUATION_MANIFEST, Manifest, read_manifest
 from onelayer.records import SCORED, aligned, read_records, scored
+from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
 from onelayer.store import HISTORY, read_json, run_folder
 
@@ -60,11 +62,7 @@ class Evidence:
     @property
     def settings(self) -> dict[str, list[Run]]:
         """The runs of every setting but the searches', by name, in the order of the grid; no setting without one."""
-        arms: dict[str, list[Run]] = {}
-        for run in self.runs:
-            if run.kind != "search":
-                arms.setdefault(run.setting, []).append(run)
-        return arms
+        return by_setting(run for run in self.runs if run.kind != "search")
 
     def trained_layers(self, runs: Sequence[Run]) -> list[int] | None:
         """The layers that these runs trained, empty for all or none of them; None where the runs differ in it.
@@ -78,6 +76,16 @@ class Evidence:
         """The runs' means by problem, shape (runs, problems), over the base's problems."""
         means = self.means[split]
         return aligned([means[BASE.name], *(means[run.name] for run in runs)])[1:]
+
+    def bootstrap(self, split: str, *use: str) -> Bootstrap:
+        """Draws of a split's problems, of their own for each use that is named."""
+        settings = self.study.analysis
+        return Bootstrap(
+            ProblemSets.of_ids(list(self.means[split][BASE.name].index)),
+            settings.resamples,
+            settings.confidence,
+            derive_seed(self.study.seed, "bootstrap", *use),
+        )
 
     def scores(self, runs: Sequence[Run]) -> list[float]:
         """Each run's score on ``report``."""

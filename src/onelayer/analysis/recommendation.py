@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onelayer.analysis.contribution import Bootstrap, Interval, contribution
+from onelayer.analysis.contribution import Interval, contribution
 from onelayer.analysis.evidence import Evidence
-from onelayer.analysis.problem_sets import Matrix, ProblemSets
+from onelayer.analysis.problem_sets import Matrix
 from onelayer.grid import BASE, full_runs, layer_name
-from onelayer.seeds import derive_seed
 
 # What of full training's a recommendation names.
 _COSTS = ("peak_memory_bytes", "train_seconds", "checkpoint_bytes")
@@ -103,19 +102,9 @@ def _refusal(evidence: Evidence, analysis: dict[str, Any]) -> str | None:
     return None
 
 
-def _bootstrap(evidence: Evidence, split: str) -> Bootstrap:
-    settings = evidence.study.analysis
-    return Bootstrap(
-        ProblemSets.of_ids(list(evidence.means[split][BASE.name].index)),
-        settings.resamples,
-        settings.confidence,
-        derive_seed(evidence.study.seed, "bootstrap", "recommendation", split),
-    )
-
-
 def _candidates(evidence: Evidence) -> list[int]:
     """The layers that may be the best on ``select``, ascending."""
-    bootstrap = _bootstrap(evidence, "select")
+    bootstrap = evidence.bootstrap("select", "recommendation", "select")
     runs = [evidence.matrix("select", of) for of in evidence.layers.values()]
     scores = np.array([bootstrap.sets.score(one) for one in runs])
     draws = np.stack([bootstrap.scores(one) for one in runs], axis=1)
@@ -135,7 +124,7 @@ def _band(best: int, candidates: Sequence[int]) -> list[int]:
 
 def _share(evidence: Evidence, band: Sequence[int]) -> Interval:
     """The mean of the band's C on ``report``, each layer trained alone."""
-    bootstrap = _bootstrap(evidence, "report")
+    bootstrap = evidence.bootstrap("report", "recommendation", "report")
     base = evidence.matrix("report", [BASE])
     full = evidence.matrix("report", evidence.of(full_runs(evidence.study)))
     alone = [evidence.matrix("report", evidence.layers[layer]) for layer in band]

@@ -10,28 +10,21 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from onelayer.analysis.comparison import Comparison, compare_arms, holm
+from onelayer.analysis.comparison import compare_arms, comparison_row, correct
 from onelayer.analysis.contribution import Bootstrap, Scan, deviation
 from onelayer.analysis.evidence import Evidence
 from onelayer.config import Study
-from onelayer.grid import Run, full_runs, layer_name, sensitivity_runs, strategy_runs
+from onelayer.grid import Run, by_setting, full_runs, layer_name, sensitivity_runs, strategy_runs
 
 
 def strategy_arms(study: Study) -> dict[str, list[Run]]:
     """The runs of every strategy, by setting, in the order of the grid."""
-    return _by_setting(strategy_runs(study))
+    return by_setting(strategy_runs(study))
 
 
 def sensitivity_arms(study: Study) -> dict[str, list[Run]]:
     """The runs of every layer and factor, by setting, in the order of the grid."""
-    return _by_setting(sensitivity_runs(study))
-
-
-def _by_setting(runs: tuple[Run, ...]) -> dict[str, list[Run]]:
-    arms: dict[str, list[Run]] = {}
-    for run in runs:
-        arms.setdefault(run.setting, []).append(run)
-    return arms
+    return by_setting(sensitivity_runs(study))
 
 
 def strategies(
@@ -90,11 +83,11 @@ def strategies(
             "trained_parameters": costs[runs[0].name]["trained_parameters"],
             "train_seconds": fmean(costs[run.name]["train_seconds"] for run in runs),
             "peak_memory_bytes": max(costs[run.name]["peak_memory_bytes"] for run in runs),
-            "against": {other: _as_row(comparison) for other, comparison in against.items()},
+            "against": {other: comparison_row(comparison) for other, comparison in against.items()},
         }
         compared += row["against"].values()
         rows.append(row)
-    _correct(compared)
+    correct(compared)
     return rows
 
 
@@ -141,10 +134,10 @@ def rate_sensitivity(
         }
         if scanned:
             at_factor, at_one_itself = evidence.matrix("report", runs), evidence.matrix("report", scanned)
-            row["against_one"] = _as_row(compare_arms(at_factor, at_one_itself, bootstrap))
+            row["against_one"] = comparison_row(compare_arms(at_factor, at_one_itself, bootstrap))
             compared.append(row["against_one"])
         rows.append(row)
-    _correct(compared)
+    correct(compared)
     for row in rows:
         together = [one for one in rows if one["factor"] == row["factor"] and one["score_at_one"]]
         row["among"] = len(together)
@@ -159,14 +152,3 @@ def _layers(evidence: Evidence, run: Run) -> list[int]:
     """The layers that a run took, also where the ranking chose them."""
     layers: list[int] = evidence.trainings[run.name].settings["layers"]
     return layers
-
-
-def _as_row(comparison: Comparison) -> dict[str, Any]:
-    found = comparison.difference
-    return {"difference": found.value, "low": found.low, "high": found.high, "p": comparison.p, "p_adjusted": None}
-
-
-def _correct(compared: list[dict[str, Any]]) -> None:
-    """Write each comparison's p-value, corrected for all of them."""
-    for row, corrected in zip(compared, holm([row["p"] for row in compared]), strict=True):
-        row["p_adjusted"] = corrected

@@ -8,14 +8,13 @@ from typing import Any
 
 from onelayer.analysis.baselines import baselines
 from onelayer.analysis.behaviour import behaviour
-from onelayer.analysis.comparison import compare_arms, holm
+from onelayer.analysis.comparison import compare_arms, comparison_row, correct
 from onelayer.analysis.contribution import Arm, Bootstrap, Interval, Scan, deviation, ranked, relative_depth, scan
 from onelayer.analysis.cost import economics
 from onelayer.analysis.drawn import drawn_contributions
 from onelayer.analysis.ensemble import ensemble
 from onelayer.analysis.evidence import SPLITS, Evidence, gather
 from onelayer.analysis.location import location
-from onelayer.analysis.problem_sets import ProblemSets
 from onelayer.analysis.recommendation import recommendation
 from onelayer.analysis.seed_agreement import seed_agreement
 from onelayer.analysis.strategies import rate_sensitivity, sensitivity_arms, strategies, strategy_arms
@@ -23,10 +22,9 @@ from onelayer.analysis.suite import suite_section
 from onelayer.analysis.weights import weights_section
 from onelayer.config import Study
 from onelayer.fingerprint import digest
-from onelayer.grid import BASE, Run, all_runs, families, family_runs, full_runs
+from onelayer.grid import BASE, Run, all_runs, by_setting, families, family_runs, full_runs
 from onelayer.manifest import Manifest
 from onelayer.search import read_choice
-from onelayer.seeds import derive_seed
 from onelayer.state import StudyState
 from onelayer.store import analysis_file, run_folder, write_json
 from onelayer.suite.standing import SuiteState, scored_runs
@@ -45,7 +43,7 @@ def analyze(study: Study, partial: bool = False) -> dict[str, Any]:
     """
     evidence = gather(study, partial)
     suite, unscored = _suite(study, partial)
-    bootstraps = {split: _bootstrap(evidence, split) for split in SPLITS}
+    bootstraps = {split: evidence.bootstrap(split, split) for split in SPLITS}
     scans = {split: _scan(evidence, split, bootstraps[split]) for split in SPLITS}
     drawn = drawn_contributions(evidence)
     layers = _layers(evidence, scans["select"], scans["report"], _versus_full(evidence, bootstraps["report"]))
@@ -116,16 +114,6 @@ def _suite(study: Study, partial: bool) -> tuple[dict[str, Any], list[str]]:
     return {"suite": suite_section(study, state)}, []
 
 
-def _bootstrap(evidence: Evidence, split: str) -> Bootstrap:
-    study = evidence.study
-    return Bootstrap(
-        ProblemSets.of_ids(list(evidence.means[split][BASE.name].index)),
-        study.analysis.resamples,
-        study.analysis.confidence,
-        derive_seed(study.seed, "bootstrap", split),
-    )
-
-
 def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
     study = evidence.study
     arms: dict[Arm, list[Run]] = dict(evidence.layers.items())
@@ -138,27 +126,19 @@ def _scan(evidence: Evidence, split: str, bootstrap: Bootstrap) -> Scan:
     return scan(evidence.matrix(split, [BASE]), evidence.matrix(split, full), matrices, bootstrap)
 
 
-def _versus_full(evidence: Evidence, bootstrap: Bootstrap) -> dict[int, dict[str, float]]:
+def _versus_full(evidence: Evidence, bootstrap: Bootstrap) -> dict[int, dict[str, Any]]:
     """Each layer's score less full training's on ``report``, the p-values corrected over the study's layers."""
     full = evidence.matrix("report", evidence.of(full_runs(evidence.study)))
     found = {
-        layer: compare_arms(evidence.matrix("report", runs), full, bootstrap) for layer, runs in evidence.layers.items()
+        layer: comparison_row(compare_arms(evidence.matrix("report", runs), full, bootstrap))
+        for layer, runs in evidence.layers.items()
     }
-    corrected = holm([one.p for one in found.values()])
-    return {
-        layer: {
-            "difference": one.difference.value,
-            "low": one.difference.low,
-            "high": one.difference.high,
-            "p": one.p,
-            "p_adjusted": p_adjusted,
-        }
-        for (layer, one), p_adjusted in zip(found.items(), corrected, strict=True)
-    }
+    correct(list(found.values()))
+    return found
 
 
 def _layers(
-    evidence: Evidence, select: Scan, report: Scan, versus_full: dict[int, dict[str, float]]
+    evidence: Evidence, select: Scan, report: Scan, versus_full: dict[int, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     depth = evidence.study.model.layer_count()
     order = ranked({layer: select.scores[layer].value for layer in evidence.layers})
@@ -224,11 +204,8 @@ def _missing_notes(evidence: Evidence) -> list[str]:
     """Which runs the figures lack, by setting."""
     if not evidence.missing:
         return []
-    settings: dict[str, list[Run]] = {}
-    for run in all_runs(evidence.study):
-        settings.setdefault(run.setting, []).append(run)
     notes = [f"Not finished: {len(evidence.missing)} of {len(all_runs(evidence.study))} runs have no valid records."]
-    for setting, runs in settings.items():
+    for setting, runs in by_setting(all_runs(evidence.study)).items():
         lost = [f"{run.name} ({evidence.missing[run.name]})" for run in runs if run.name in evidence.missing]
         if lost:
             share = f"{len(runs) - len(lost)} of {len(runs)} {'seeds' if runs[0].draw is None else 'draws'}"
